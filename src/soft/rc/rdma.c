@@ -7,10 +7,8 @@
  * mapped here, the access is checked against the entry (rkey_reach.h) and then done with loads and stores; the
  * target takes no part. Bytes are stored in increasing address order as far as a poller of the last
  * byte can tell. While it touches foreign memory the requester says so in the ring's header, and
- * a target that takes a key back waits for that, so a revoked key is useless at once.
- *
- * Private memory of a process of our uid is reached with process_vm_writev and process_vm_readv, once
- * a probe has shown that the kernel lets us and that the pid is the process we talk to.
+ * a target that takes a key back waits for that, so a revoked key is useless at once. Long accesses, and those of
+ * memory that is not mapped but of a process of our uid, are done piece by piece (rdma_piece.c).
  *
  * Ring path, for peers of another uid and for memory that is not mapped: the request travels in the
  * ring, and the thread that makes progress for the target checks and executes it; READs and atomics are
@@ -21,30 +19,25 @@
  *
  * Owner: the QP's lock.
  */
-#define _GNU_SOURCE
 #include "soft/rc/rdma.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/rdma_piece.h"
 #include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_cache.h"
 #include "soft/rc/rkey_reach.h"
 #include "soft/rc/slot.h"
+#include "soft/rc/store_ordered.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
-
-static bool is_write(unsigned opcode) {
-    return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-}
 
 #define TOUCH_PIECE (1u << 20) /* bytes copied in one stay in the target's memory: about 0.1 ms */
 
@@ -82,32 +75,6 @@ static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64
     cache->serial = key.serial;
     cache->version = key.version;
     cache->entry = entry;
-}
-
-/*
- * The last byte is stored after all others, so a target that polls it sees the whole. On x86-64 up to sixteen
- * bytes that lie in one cache line become visible together. The fence's partner is in the target: it
- * loads that byte with acquire order, and then the others.
- */
-static inline void store_ordered(uint8_t *to, const uint8_t *from, size_t bytes, bool last) {
-#if defined(__x86_64__)
-    size_t tail = bytes >= 16 && ((uintptr_t)(to + bytes - 1) & 63) >= 15 ? 16 : 1;
-#else
-    const size_t tail = 1; /* sixteen bytes are no single store, and their parts are in no order */
-#endif
-    if (!last || bytes == 0) {
-        memcpy(to, from, bytes);
-        return;
-    }
-    if (bytes - tail <= SOFT_SLOT_PAYLOAD)
-        copy_short(to, from, bytes - tail);
-    else
-        memcpy(to, from, bytes - tail);
-    soft_fence_release();
-    if (tail == 16)
-        memcpy(to + bytes - 16, from + bytes - 16, 16);
-    else
-        *(volatile uint8_t *)(to + bytes - 1) = from[bytes - 1];
 }
 
 static bool write_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
@@ -163,84 +130,6 @@ static bool access_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const 
     return soft_scatter_local(qp, wqe, sge, 0, &old, sizeof old);
 }
 
-/* Bytes at .. at + n of the local buffers. 0: a key is not good, or they are shorter. */
-static unsigned local_piece(const struct soft_qp *qp, const struct soft_wqe *wqe,
-                            const struct ibv_sge *sge, const uint8_t *inlined, uint32_t at,
-                            uint32_t n, struct iovec *iov) {
-    int access = is_write(wqe->opcode) ? 0 : IBV_ACCESS_LOCAL_WRITE;
-    unsigned count = 0;
-    if (inlined) {
-        iov[0] = (struct iovec){(void *)(uintptr_t)(inlined + at), n};
-        return 1;
-    }
-    for (unsigned i = 0; i < wqe->num_sge && n; i++) {
-        if (at >= sge[i].length) {
-            at -= sge[i].length;
-            continue;
-        }
-        const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
-        uint8_t *from = mr ? soft_mr_range(mr, sge[i].addr, sge[i].length, access) : NULL;
-        uint32_t here = sge[i].length - at < n ? sge[i].length - at : n;
-        if (!from)
-            return 0;
-        iov[count++] = (struct iovec){from + at, here};
-        n -= here;
-        at = 0;
-    }
-    return n ? 0 : count;
-}
-
-/*
- * Private memory of a process of our uid, through the kernel. Fails with REM_OP_ERR when the
- * target has unmapped what it registered. A target that died is one that does not answer.
- */
-static enum ibv_wc_status copy_process(struct soft_qp *qp, bool write, struct iovec *iov,
-                                       unsigned n, uint8_t *addr, size_t left) {
-    while (left) {
-        struct iovec remote = {addr, left};
-        ssize_t got = write ? process_vm_writev(qp->link_peer->pid, iov, n, &remote, 1, 0)
-                            : process_vm_readv(qp->link_peer->pid, iov, n, &remote, 1, 0);
-        if (got <= 0)
-            return got < 0 && errno == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
-        left -= (size_t)got;
-        addr += got;
-        while (n && (size_t)got >= iov->iov_len) {
-            got -= (ssize_t)iov->iov_len;
-            iov++;
-            n--;
-        }
-        if (n && got) {
-            iov->iov_base = (uint8_t *)iov->iov_base + got;
-            iov->iov_len -= (size_t)got;
-        }
-    }
-    return IBV_WC_SUCCESS;
-}
-
-static void copy_mapped(bool write, const struct iovec *iov, unsigned n, uint8_t *addr, bool last) {
-    for (unsigned i = 0; i < n; i++) {
-        if (write)
-            store_ordered(addr, iov[i].iov_base, iov[i].iov_len, last && i + 1 == n);
-        else
-            memcpy(iov[i].iov_base, addr, iov[i].iov_len);
-        addr += iov[i].iov_len;
-    }
-}
-
-static enum ibv_wc_status touch_piece(struct soft_qp *qp, const struct soft_wqe *wqe,
-                                      const struct ibv_sge *sge, const uint8_t *inlined,
-                                      enum rkey_reach how, uint32_t at, uint32_t n, uint8_t *addr) {
-    struct iovec iov[SOFT_MAX_SGE];
-    bool write = is_write(wqe->opcode);
-    unsigned count = local_piece(qp, wqe, sge, inlined, at, n, iov);
-    if (count == 0)
-        return IBV_WC_LOC_PROT_ERR;
-    if (how == REACH_PROCESS)
-        return copy_process(qp, write, iov, count, addr, n);
-    copy_mapped(write, iov, count, addr, at + n == wqe->total);
-    return IBV_WC_SUCCESS;
-}
-
 /*
  * A long access is copied in pieces, and between two the target may revoke its key: the target waits for one piece
  * at most. The key is checked before each. False: the whole has to be done again, another way or later.
@@ -253,7 +142,7 @@ static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft
     enum ibv_wc_status status = IBV_WC_SUCCESS;
     for (;;) {
         uint32_t left = wqe->total - at, n = left < TOUCH_PIECE ? left : TOUCH_PIECE;
-        status = touch_piece(qp, wqe, sge, inlined, *how, at, n, addr);
+        status = soft_rdma_piece(qp, wqe, sge, inlined, *how, at, n, addr);
         at += n;
         if (status != IBV_WC_SUCCESS || at == wqe->total)
             break;

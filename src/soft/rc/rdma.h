@@ -17,6 +17,10 @@ static inline bool is_atomic(unsigned opcode) {
     return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
+static inline bool is_write(unsigned opcode) {
+    return opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
 static inline uint64_t atomic_run(uint64_t *word, bool swap, uint64_t compare_add,
                                   uint64_t swap_to) {
     if (!swap)
