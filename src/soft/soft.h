@@ -22,7 +22,7 @@
 /* Messages so far that found no receive posted and had to wait (RNR), in all of this process. */
 extern _Atomic uint64_t soft_rnr;
 
-/* verbs: device.c, mr.c, cq.c, qp.c, srq.c */
+/* verbs: device.c, mr.c, cq.c, qp.c, qp_modify.c, srq.c */
 struct ibv_device **soft_get_device_list(int *num);
 void soft_free_device_list(struct ibv_device **list);
 const char *soft_get_device_name(struct ibv_device *dev);

@@ -25,6 +25,7 @@
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/qp.h"
+#include "soft/verbs/qp_modify.h"
 
 /* The terms of this device: check values, and the operations of RFC 7306 where the other end has them. */
 static struct iwarp_offer offer_of(unsigned ird, unsigned ord) {

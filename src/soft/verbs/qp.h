@@ -254,7 +254,6 @@ static inline void soft_drop(struct soft_qp *qp, enum soft_drop why) { /* qp->lo
     qp->drops[why]++;
 }
 
-void soft_qp_to_error(struct soft_qp *qp);  /* control lock: and flushed */
 struct soft_qp *soft_qp_find(uint32_t qpn); /* control lock */
 void soft_qp_forked(void);
 extern struct soft_qp_block {
@@ -266,5 +265,16 @@ extern unsigned soft_qp_block_count;
 uint32_t soft_qp_place(uint32_t qpn); /* control lock: of one of ours, below SOFT_SHM_PAGE_QPS */
 void soft_qp_numbers_reset(void);     /* control lock */
 void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */
+
+/*
+ * Control lock. Out of the lists of both CQs; purge: with its completions, which on some devices stay, even of a queue
+ * pair that is no more.
+ */
+void soft_qp_leave_cqs(struct soft_qp *qp, bool purge);
+/*
+ * Control lock, given up meanwhile. When it returns, the peer has left memory here; until then the QP can be
+ * found, so that a thread that deregisters that memory waits for the peer as well.
+ */
+void soft_qp_end_traffic(struct soft_qp *qp);
 
 #endif

@@ -17,6 +17,7 @@
 #include "soft/rc/ring_exchange.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
+#include "soft/verbs/qp_modify.h"
 
 static uint8_t at_most(uint8_t value, uint8_t most) {
     return value < most ? value : most;
