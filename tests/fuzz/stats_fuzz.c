@@ -13,6 +13,7 @@
 #include "../../tools/src/common/json.c"         /* NOLINT(bugprone-suspicious-include) */
 #include "../../tools/src/common/options.c"      /* NOLINT(bugprone-suspicious-include) */
 #include "../../tools/src/common/session_rows.c" /* NOLINT(bugprone-suspicious-include) */
+#include "../../tools/src/common/snapshot.c"     /* NOLINT(bugprone-suspicious-include) */
 #include "../../tools/src/common/tool.c"         /* NOLINT(bugprone-suspicious-include) */
 #include "../../tools/src/common/units.c"        /* NOLINT(bugprone-suspicious-include) */
 

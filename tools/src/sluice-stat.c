@@ -3,7 +3,7 @@
  * sluice-stat - the counters of a live process's nodes, read from the shared memory in which each
  * node keeps them; the process is not disturbed. links: static (reads an internal layout)
  *
- * What is read belongs to another process: each counter is loaded once, text is cut and cleaned.
+ * What is printed was copied before (snapshot.h), for it belongs to another process.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include "common/json.h"
 #include "common/options.h"
 #include "common/session_rows.h"
+#include "common/snapshot.h"
 #include "common/tool.h"
 #include "common/units.h"
 
@@ -45,143 +46,9 @@ static const struct counter cm_counters[] = {STATS_CM_LIST(STATS_X)};
 static const struct counter wakeup_counters[] = {STATS_WAKEUP_LIST(STATS_X)};
 static const struct counter memory_counters[] = {STATS_MEMORY_LIST(STATS_X)};
 #undef STATS_X
-/* Where a counter stands in the list: INDEX_stalls and so on. */
-#define STATS_X(name, text) INDEX_##name,
-enum { STATS_LOOP_LIST(STATS_X) LOOP_COUNTERS };
-#undef STATS_X
-#define WAKEUP_COUNTERS (sizeof wakeup_counters / sizeof wakeup_counters[0])
-#define MEMORY_COUNTERS (sizeof memory_counters / sizeof memory_counters[0])
-#define CM_COUNTERS (sizeof cm_counters / sizeof cm_counters[0])
 
 static const char *const pool_names[STATS_POOLS] = {
     [STATS_SEND] = "send", [STATS_RECEIVE] = "receive"};
-
-struct buffers {
-    uint64_t gets, puts;
-};
-
-/* A private copy of one node's page. */
-struct snapshot {
-    char name[64], device[64];
-    uint64_t age_ns, memory_bytes;
-    uint64_t cm[CM_COUNTERS], cm_wakeup[WAKEUP_COUNTERS], events[STATS_CM_EVENTS];
-    uint64_t async[STATS_ASYNC_EVENTS];
-    uint32_t loops, drained;
-    struct {
-        int slot;
-        int64_t cpu;
-        bool drained;
-        const char *idle;
-        int64_t numa;
-        uint64_t counters[LOOP_COUNTERS], wakeup[WAKEUP_COUNTERS];
-        struct buffers buffers[STATS_POOLS][STATS_CLASSES];
-    } loop[STATS_LOOPS_MAX];
-    struct {
-        int64_t numa;
-        uint64_t counters[MEMORY_COUNTERS];
-        struct buffers others[STATS_CLASSES], all[STATS_CLASSES];
-    } memory[STATS_POOLS];
-    uint64_t class_bytes[STATS_CLASSES];
-    uint64_t total[LOOP_COUNTERS], total_wakeup[WAKEUP_COUNTERS];
-    struct session_rows sessions;
-};
-
-#define LOAD(field) atomic_load_explicit(&(field), memory_order_relaxed)
-
-static void copy_text(char out[64], const char *in) {
-    memcpy(out, in, 64);
-    out[63] = '\0';
-    session_rows_clean(out);
-}
-
-static const char *idle_name(uint64_t idle) {
-    static const char *const names[] = {"default", "adaptive", "spin", "block"}; /* sluice_idle */
-    return idle < sizeof names / sizeof names[0] ? names[idle] : "unknown";
-}
-
-/* All are sums over the loops but the one that is a maximum. */
-static void add_total(uint64_t *total, const uint64_t *counters) {
-    for (size_t i = 0; i < LOOP_COUNTERS; i++) {
-        if (i != INDEX_longest_busy_ns)
-            total[i] += counters[i];
-        else if (counters[i] > total[i])
-            total[i] = counters[i];
-    }
-}
-
-/* Adds to `all` what is copied. */
-static void take_buffers(struct buffers *out, struct buffers *all,
-                         const struct stats_buffers *from) {
-    for (int i = 0; i < STATS_CLASSES; i++) {
-        out[i].puts = LOAD(from[i].puts);
-        out[i].gets = LOAD(from[i].gets);
-        all[i].puts += out[i].puts;
-        all[i].gets += out[i].gets;
-    }
-}
-
-static void take_wakeup(uint64_t out[WAKEUP_COUNTERS], const struct stats_wakeup *wakeup) {
-    size_t i = 0;
-#define STATS_X(name, text) out[i++] = LOAD(wakeup->name);
-    STATS_WAKEUP_LIST(STATS_X)
-#undef STATS_X
-}
-
-static void take_memory(struct snapshot *s, const struct stats_memory *memory, int pool) {
-    size_t i = 0;
-#define STATS_X(name, text) s->memory[pool].counters[i++] = LOAD(memory->name);
-    STATS_MEMORY_LIST(STATS_X)
-#undef STATS_X
-    s->memory[pool].numa = LOAD(memory->numa);
-    take_buffers(s->memory[pool].others, s->memory[pool].all, memory->buffers);
-}
-
-static void take_loop(struct snapshot *s, const struct stats_loop *loop, int slot) {
-    uint64_t *out = s->loop[s->loops].counters;
-    s->loop[s->loops].slot = slot;
-    s->loop[s->loops].cpu = LOAD(loop->cpu);
-    s->loop[s->loops].drained = LOAD(loop->drained) != 0;
-    s->loop[s->loops].idle = idle_name(LOAD(loop->idle));
-    s->drained += s->loop[s->loops].drained;
-    size_t i = 0;
-#define STATS_X(name, text) out[i++] = LOAD(loop->name);
-    STATS_LOOP_LIST(STATS_X)
-#undef STATS_X
-    add_total(s->total, out);
-    take_wakeup(s->loop[s->loops].wakeup, &loop->wakeup);
-    for (i = 0; i < WAKEUP_COUNTERS; i++)
-        s->total_wakeup[i] += s->loop[s->loops].wakeup[i];
-    s->loop[s->loops].numa = LOAD(loop->numa);
-    for (int p = 0; p < STATS_POOLS; p++)
-        take_buffers(s->loop[s->loops].buffers[p], s->memory[p].all, loop->buffers[p]);
-    s->loops++;
-}
-
-static void take_snapshot(struct snapshot *s, const struct stats_page *page) {
-    memset(s, 0, sizeof *s);
-    copy_text(s->name, page->name);
-    copy_text(s->device, page->device);
-    uint64_t now = sluice_now(), start = page->start_ns;
-    s->age_ns = now > start ? now - start : 0;
-    s->memory_bytes = LOAD(page->memory_bytes);
-    size_t i = 0;
-#define STATS_X(name, text) s->cm[i++] = LOAD(page->cm.name);
-    STATS_CM_LIST(STATS_X)
-#undef STATS_X
-    take_wakeup(s->cm_wakeup, &page->cm.wakeup);
-    for (i = 0; i < STATS_CM_EVENTS; i++)
-        s->events[i] = LOAD(page->cm.events[i]);
-    for (i = 0; i < STATS_ASYNC_EVENTS; i++)
-        s->async[i] = LOAD(page->cm.async[i]);
-    for (i = 0; i < STATS_CLASSES; i++)
-        s->class_bytes[i] = page->class_bytes[i];
-    for (int p = 0; p < STATS_POOLS; p++)
-        take_memory(s, &page->memory[p], p);
-    for (int slot = 0; slot < STATS_LOOPS_MAX; slot++)
-        if (LOAD(page->loops[slot].in_use) != 0)
-            take_loop(s, &page->loops[slot], slot);
-    session_rows_take(&s->sessions, page);
-}
 
 /* ---- output ------------------------------------------------------------------------------------ */
 
@@ -446,7 +313,7 @@ static int read_nodes(const struct stat_options *o, uint64_t *sums) {
     if (n < 0)
         return fail_attach(o->pid, n);
     for (int i = 0; i < n; i++) {
-        take_snapshot(&snapshot, pages[i]);
+        snapshot_take(&snapshot, pages[i]);
         stats_detach(pages[i]);
         if (sums != NULL)
             add_sums(sums, &snapshot);
