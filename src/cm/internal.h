@@ -65,18 +65,8 @@ static inline sluice_reason cm_reason_of_answer(int error) {
     return gone ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR;
 }
 
-void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
-void cm_adopt(struct cm *cm, struct cm_conn *conn);
-void cm_up(struct cm *cm, struct cm_conn *conn);
-/* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
-void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
-             const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* The same with what is known already; cm_describe() fills it from the event being handled. */
-void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why);
-void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
-                 const char *format, va_list args) __attribute__((format(printf, 5, 0)));
 /* The events of a channel, up to a limit; how many, and the errno with which it ended, or 0. */
 unsigned cm_take_events(struct cm *cm, struct rdma_event_channel *channel, int *error);
 
@@ -108,6 +98,23 @@ bool cm_leave(struct cm *cm, struct cm_conn *conn);
 void cm_give_left(struct cm *cm, struct cm_conn *conn);
 /* A try that got no answer because of something on this side: no file, no port, no route. */
 bool cm_failed_here(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);
+
+/* ---- conn_state.c ------------------------------------------------------------------------------ */
+
+void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state);
+void cm_adopt(struct cm *cm, struct cm_conn *conn);
+void cm_up(struct cm *cm, struct cm_conn *conn);
+/* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
+void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
+             const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The same with what is known already; cm_describe() fills it from the event being handled. */
+void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why);
+void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
+                 const char *format, va_list args) __attribute__((format(printf, 5, 0)));
+/* The loop lets go of it: it is disconnected or rejected, and the loop drains its queue pair. */
+void cm_release(struct cm *cm, struct cm_conn *conn);
+/* The loop has done so, no queue pair is left: the id goes, and the connection is gone. */
+void cm_drained(struct cm *cm, struct cm_conn *conn);
 
 /* ---- device_removal.c -------------------------------------------------------------------------- */
 
