@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mcast.c - the table of multicast groups, and what processes tell each other of it (mcast.h).
+ * mcast.c - what processes tell each other of multicast groups (mcast.h); the table itself is mcast_table.c's.
  *
  * Every change has a number. A thread that attaches waits, for a short while, until all other processes have confirmed
  * it: what is sent after that reaches the new member.
  *
- * Owner: control lock for changes; the table's own spin lock, a leaf, for senders.
+ * Owner: control lock; wait_lock, a leaf, for those that wait to be heard.
  */
 #define _GNU_SOURCE
 #include "soft/ud/mcast.h"
@@ -27,18 +27,13 @@
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
+#include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
-#define GROUPS_MAX 256
-#define GROUPS_OWN 64 /* kept free for our own */
-#define GROUPS_OF_PEER 16
-#define GROUPS_OF_STRANGERS 64 /* of all that are of other users, so that ours find room */
-#define MEMBERS_STRANGE (SOFT_UD_MEMBERS / 2)
-#define JOINS_OF_PEER 1024
 #define NAMES 128
 #define KNOWN_NS 100000000u /* answers are waited for so long */
 
@@ -47,21 +42,8 @@ struct group_msg {
     uint32_t qpn, number;
 };
 
-struct group {
-    union ibv_gid gid;
-    unsigned used; /* places used so far: members do not move */
-    unsigned count;
-    struct soft_peer *maker; /* the one that told us of it; NULL: this process */
-    struct {
-        uint32_t qpn; /* 0: free */
-        struct soft_peer *peer;
-    } member[SOFT_UD_MEMBERS];
-};
-
 enum { STRANGER, ASKING, KNOWN };
 
-static struct group groups[GROUPS_MAX]; /* count 0: free */
-static soft_spin table_lock;
 static struct soft_abstract_socket own_name = {.watch.fd = -1};
 static _Atomic int known;
 static _Atomic bool wanted;
@@ -77,128 +59,6 @@ bool soft_gid_is_group(const union ibv_gid *gid) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     return gid->raw[0] == 0xff ||
            (memcmp(gid->raw, mapped, sizeof mapped) == 0 && gid->raw[12] >> 4 == 14);
-}
-
-/* ---- the table ------------------------------------------------------------------------------------ */
-
-static struct group *find(const union ibv_gid *gid) {
-    for (unsigned i = 0; i < GROUPS_MAX; i++)
-        if (groups[i].count && memcmp(&groups[i].gid, gid, sizeof *gid) == 0)
-            return &groups[i];
-    return NULL;
-}
-
-unsigned soft_mcast_members(const union ibv_gid *gid, uint32_t *qpns) {
-    spin_lock(&table_lock);
-    const struct group *g = find(gid);
-    unsigned n = g ? g->used : 0;
-    for (unsigned i = 0; i < n; i++)
-        qpns[i] = g->member[i].qpn;
-    spin_unlock(&table_lock);
-    return n;
-}
-
-static bool is_stranger(const struct soft_peer *peer) {
-    return peer && !peer->own;
-}
-
-static unsigned groups_of_strangers(void) {
-    unsigned n = 0;
-    for (unsigned i = 0; i < GROUPS_MAX; i++)
-        n += groups[i].count && is_stranger(groups[i].maker);
-    return n;
-}
-
-static unsigned strange_members(const struct group *g) {
-    unsigned n = 0;
-    for (unsigned i = 0; i < g->used; i++)
-        n += g->member[i].qpn && is_stranger(g->member[i].peer);
-    return n;
-}
-
-static struct group *make(const union ibv_gid *gid, struct soft_peer *peer) {
-    if (peer && peer->group_count >= GROUPS_OF_PEER)
-        return NULL;
-    if (is_stranger(peer) && groups_of_strangers() >= GROUPS_OF_STRANGERS)
-        return NULL;
-    /* The last places are ours alone, so that others cannot fill them. */
-    unsigned end = peer ? GROUPS_MAX - GROUPS_OWN : GROUPS_MAX;
-    for (unsigned i = peer ? 0 : GROUPS_MAX - GROUPS_OWN; i < end; i++)
-        if (groups[i].count == 0) {
-            groups[i].gid = *gid;
-            groups[i].used = 0;
-            groups[i].maker = peer;
-            if (peer)
-                peer->group_count++;
-            return &groups[i];
-        }
-    return NULL;
-}
-
-/*
- * Two peers report one QP: two connections of one process, or a stranger reports another process's QP. Our own report
- * counts most, and a stranger's least, for the stranger may take it back.
- */
-static void hear_again(struct soft_peer **said, struct soft_peer *peer) {
-    if (!*said || (peer && !(is_stranger(*said) && peer->own)))
-        return;
-    (*said)->group_joins--;
-    *said = peer;
-    if (peer)
-        peer->group_joins++;
-}
-
-/* table_lock. False: no room. */
-static bool add(const union ibv_gid *gid, uint32_t qpn, struct soft_peer *peer) {
-    if (peer && peer->group_joins >= JOINS_OF_PEER)
-        return false;
-    struct group *g = find(gid);
-    if (!g)
-        g = make(gid, peer);
-    unsigned at = SOFT_UD_MEMBERS;
-    for (unsigned i = 0; g && i < g->used; i++) {
-        if (g->member[i].qpn == qpn) {
-            hear_again(&g->member[i].peer, peer);
-            return true;
-        }
-        if (g->member[i].qpn == 0 && at == SOFT_UD_MEMBERS)
-            at = i;
-    }
-    if (g && is_stranger(peer) && strange_members(g) >= MEMBERS_STRANGE)
-        return false;
-    if (g && at == SOFT_UD_MEMBERS && g->used < SOFT_UD_MEMBERS)
-        at = g->used++;
-    if (!g || at == SOFT_UD_MEMBERS)
-        return false;
-    g->member[at].qpn = qpn;
-    g->member[at].peer = peer;
-    g->count++;
-    if (peer)
-        peer->group_joins++;
-    return true;
-}
-
-/* table_lock. */
-static void take_out(struct group *g, unsigned at) {
-    if (g->member[at].peer)
-        g->member[at].peer->group_joins--;
-    g->member[at].qpn = 0;
-    g->member[at].peer = NULL;
-    if (--g->count == 0 && g->maker)
-        g->maker->group_count--;
-    if (g->count == 0)
-        g->maker = NULL;
-}
-
-static void take_out_qp(const union ibv_gid *gid, uint32_t qpn, const struct soft_peer *peer) {
-    spin_lock(&table_lock);
-    struct group *g = find(gid);
-    for (unsigned i = 0; g && i < g->used; i++)
-        if (g->member[i].qpn == qpn && g->member[i].peer == peer) {
-            take_out(g, i);
-            break;
-        }
-    spin_unlock(&table_lock);
 }
 
 /* ---- telling ---------------------------------------------------------------------------------------- */
@@ -333,11 +193,8 @@ void soft_mcast_if_wanted(void) {
 
 /* ---- hearing ---------------------------------------------------------------------------------------- */
 
-static void answer(struct soft_peer *peer) {
-    for (unsigned i = 0; i < GROUPS_MAX; i++)
-        for (unsigned k = 0; groups[i].count && k < groups[i].used; k++)
-            if (groups[i].member[k].qpn && !groups[i].member[k].peer)
-                tell(peer, SOFT_MSG_GROUP_JOIN, &groups[i].gid, groups[i].member[k].qpn);
+static void tell_join(struct soft_peer *peer, const union ibv_gid *gid, uint32_t qpn) {
+    tell(peer, SOFT_MSG_GROUP_JOIN, gid, qpn);
 }
 
 void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
@@ -355,15 +212,13 @@ void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *da
         return;
     }
     if (type == SOFT_MSG_GROUP_LEAVE) {
-        take_out_qp(&msg.gid, msg.qpn, peer);
+        soft_mcast_table_remove(&msg.gid, msg.qpn, peer);
         return;
     }
     if (type == SOFT_MSG_GROUP_ASK) {
-        answer(peer);
+        soft_mcast_table_tell_own(peer, tell_join);
     } else if (valid) {
-        spin_lock(&table_lock);
-        (void)add(&msg.gid, msg.qpn, peer);
-        spin_unlock(&table_lock);
+        (void)soft_mcast_table_add(&msg.gid, msg.qpn, peer);
     }
     struct group_msg ok = {.number = msg.number};
     if (peer->alive)
@@ -371,15 +226,7 @@ void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *da
 }
 
 void soft_mcast_on_peer_gone(struct soft_peer *peer) {
-    spin_lock(&table_lock);
-    for (unsigned i = 0; i < GROUPS_MAX; i++) {
-        for (unsigned k = 0; groups[i].count && k < groups[i].used; k++)
-            if (groups[i].member[k].qpn && groups[i].member[k].peer == peer)
-                take_out(&groups[i], k);
-        if (groups[i].maker == peer)
-            groups[i].maker = NULL;
-    }
-    spin_unlock(&table_lock);
+    soft_mcast_table_forget(peer);
     if (peer->group_peer) {
         peer->group_peer = false;
         there_is_news();
@@ -443,12 +290,9 @@ int soft_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
         soft_unlock();
         return 0;
     }
-    spin_lock(&table_lock);
-    const struct group *g = find(gid);
-    bool full =
-        qp->ud->group_count >= SOFT_UD_GROUPS || (g && g->count >= soft_profile()->members_most);
-    bool added = !full && add(gid, ibqp->qp_num, NULL);
-    spin_unlock(&table_lock);
+    bool full = qp->ud->group_count >= SOFT_UD_GROUPS ||
+                soft_mcast_table_count(gid) >= soft_profile()->members_most;
+    bool added = !full && soft_mcast_table_add(gid, ibqp->qp_num, NULL);
     if (added) {
         spin_lock(&qp->lock);
         qp->ud->group[qp->ud->group_count++] = *gid;
@@ -478,7 +322,7 @@ int soft_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
         spin_lock(&qp->lock);
         qp->ud->group[at] = qp->ud->group[--qp->ud->group_count];
         spin_unlock(&qp->lock);
-        take_out_qp(gid, ibqp->qp_num, NULL);
+        soft_mcast_table_remove(gid, ibqp->qp_num, NULL);
         tell_all(SOFT_MSG_GROUP_LEAVE, gid, ibqp->qp_num);
     }
     soft_unlock();
@@ -491,16 +335,13 @@ void soft_mcast_stop(void) {
     soft_timer_cancel(&patience);
     looking = false;
     soft_abstract_socket_unbind(&own_name);
-    spin_lock(&table_lock);
-    memset(groups, 0, sizeof groups);
-    spin_unlock(&table_lock);
+    soft_mcast_table_clear();
     atomic_store(&known, STRANGER);
     atomic_store(&wanted, false);
 }
 
 void soft_mcast_forked(void) {
-    memset(groups, 0, sizeof groups);
-    table_lock = 0;
+    soft_mcast_table_forked();
     own_name = (struct soft_abstract_socket){.watch.fd = -1};
     patience = (struct soft_timer){0};
     known = STRANGER;

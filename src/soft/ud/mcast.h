@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mcast.h - multicast groups: which QPs of this host are in which.
+ * mcast.h - multicast groups: how each process learns which QPs of this host are in which (mcast_table.h).
  *
  * A process that uses groups, as a member or a sender, binds one of a fixed number of names and
  * asks the processes behind all the others; from then on they tell each other of every change. So each
@@ -22,11 +22,6 @@ struct soft_peer;
 
 /* Any thread. False: the other processes have not been heard yet; they are being asked. */
 bool soft_mcast_known(void);
-/*
- * Any thread. Numbers of the members, by their places: 0 where there is none. At most SOFT_UD_MEMBERS
- * (ud.h); returns how many places there are.
- */
-unsigned soft_mcast_members(const union ibv_gid *gid, uint32_t *qpns);
 
 void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
 void soft_mcast_on_peer_gone(struct soft_peer *peer);

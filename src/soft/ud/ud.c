@@ -24,6 +24,7 @@
 #include "soft/rc/slot.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast.h"
+#include "soft/ud/mcast_table.h"
 #include "soft/ud/ud_link.h"
 #include "soft/verbs/ah.h"
 #include "soft/verbs/device_state.h"

@@ -7,6 +7,7 @@
 
 #include "soft/ipc/peer_internal.h"
 #include "soft/ud/mcast.h"
+#include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"
 
 enum { GRH = 40 };
