@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ud_link.c - how the rings of datagrams come to be, and their end.
+ * ud_link.c - how the rings of datagrams that we read come to be, and their end; those we write are ud_way.c's.
  *
  * A sender that wants to reach a number makes a ring, writes to it at once, and offers it to the process
  * that owns the number. That process takes it, and confirms, if it has such a UD QP and the number that the ring names
@@ -20,38 +20,29 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/memory_file.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/qpn_directory.h"
-#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/ring.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud.h"
+#include "soft/ud/ud_way.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 
 #define NAMES_NS 1000000000ull /* how long destroying a QP waits for its last datagrams' way */
-#define NOBODY_NS 10000000u    /* a number without an owner is not looked up again before */
-
-struct ud_msg {
-    uint32_t from_qpn, to_qpn; /* sender and receiver of the datagrams */
-    uint32_t recv_cq;          /* OK: word of the receiver's board */
-    uint32_t zero;
-};
 
 #define OFFERS 32 /* that wait to be taken */
 #define OFFERS_OF_PEER 8
 
 static struct offer {
     struct soft_peer *peer; /* held */
-    struct ud_msg msg;
+    struct soft_ud_msg msg;
     int fd;
     bool closed; /* nothing more comes; what is in it counts */
 } offers[OFFERS];
@@ -63,131 +54,6 @@ static _Atomic bool wanted;
 void soft_ud_want(void) {
     if (!ld(wanted) && !atomic_exchange(&wanted, true))
         soft_engine_wake();
-}
-
-/* ---- rings we write ------------------------------------------------------------------------------- */
-
-static int ring_create(uint32_t from, uint32_t to, struct soft_ud_ring **out) {
-    int fd = memory_file_create("sluice-datagrams", SOFT_UD_RING_BYTES, 0);
-    if (fd < 0)
-        return -errno;
-    struct soft_ud_ring *ring = MAP_FAILED;
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
-        ring = mmap(NULL, SOFT_UD_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (ring == MAP_FAILED) {
-        int err = errno;
-        close(fd);
-        return -err;
-    }
-    ring->fixed.magic = SOFT_UD_MAGIC;
-    ring->fixed.slots = SOFT_UD_SLOTS;
-    ring->fixed.sender_qpn = from;
-    ring->fixed.receiver_qpn = to;
-    *out = ring;
-    return fd;
-}
-
-static void way_free(struct soft_ud *ud, struct soft_ud_way *way, bool tell) {
-    if (way->ring && tell && soft_peer_alive(way->peer)) {
-        struct ud_msg msg = {.from_qpn = ud->qp->ibv.qp_num, .to_qpn = way->qpn};
-        soft_peer_send(way->peer, SOFT_MSG_UD_CLOSE, &msg, sizeof msg, -1);
-    }
-    if (way->ring)
-        munmap(way->ring, SOFT_UD_RING_BYTES);
-    soft_peer_release(way->peer);
-    free(way);
-}
-
-/* The way to a number, or NULL. */
-static struct soft_ud_way *way_find(const struct soft_ud *ud, uint32_t qpn, unsigned *at) {
-    for (*at = 0; *at < ud->way_count; ++*at)
-        if (ud->way[*at]->qpn == qpn)
-            return ud->way[*at];
-    return NULL;
-}
-
-/* Puts a way in the place of that of the same number, a free one, or the one longest unused. */
-static void way_add(struct soft_ud *ud, struct soft_ud_way *way) {
-    unsigned at;
-    spin_lock(&ud->qp->lock);
-    struct soft_ud_way *old = way_find(ud, way->qpn, &at);
-    if (!old && ud->way_count == SOFT_UD_WAYS) {
-        for (unsigned i = at = 0; i < ud->way_count; i++)
-            at = ud->way[i]->turn < ud->way[at]->turn ? i : at;
-        old = ud->way[at];
-    }
-    if (!old)
-        ud->way_count++;
-    way->turn = ++ud->turn;
-    ud->way[at] = way;
-    spin_unlock(&ud->qp->lock);
-    if (old)
-        way_free(ud, old, true);
-}
-
-static void way_open(struct soft_ud *ud, uint32_t qpn) {
-    unsigned at;
-    struct soft_ud_way *way = way_find(ud, qpn, &at);
-    if (way && way->ring && !atomic_load(&way->ring->rx.down))
-        return; /* wanted twice */
-    way = calloc(1, sizeof *way);
-    if (!way)
-        return; /* the sender loses its patience */
-    way->qpn = qpn;
-    struct soft_ud_ring *ring = NULL;
-    int fd = -1, rc = soft_qpn_directory_ask(qpn, &way->peer);
-    way->asking = rc == -EINPROGRESS;
-    if (rc == 0)
-        rc = fd = ring_create(ud->qp->ibv.qp_num, qpn, &ring);
-    if (rc >= 0) {
-        struct ud_msg msg = {.from_qpn = ud->qp->ibv.qp_num, .to_qpn = qpn};
-        rc = soft_peer_send(way->peer, SOFT_MSG_UD_RING, &msg, sizeof msg, fd);
-    }
-    if (fd >= 0)
-        close(fd);
-    if (rc == 0) {
-        way->ring = ring;
-    } else {
-        if (ring)
-            munmap(ring, SOFT_UD_RING_BYTES);
-        way->until_ns = soft_now_ns() + NOBODY_NS;
-    }
-    way_add(ud, way);
-}
-
-/* Its receiver is gone or does not want it; what it has not read is lost. */
-static void way_lost(struct soft_ud *ud, struct soft_ud_way *way) {
-    spin_lock(&ud->qp->lock);
-    struct soft_ud_ring *ring = way->ring;
-    way->ring = NULL;
-    way->taken = false;
-    way->armed = NULL;
-    way->waiting = false;
-    way->until_ns = soft_now_ns() + NOBODY_NS;
-    if (!ld(ring->rx.down) && way->pos != ld(ring->rx.acked))
-        soft_drop(ud->qp, SOFT_DROP_NOBODY);
-    st(ud->qp->attention, true);
-    spin_unlock(&ud->qp->lock);
-    munmap(ring, SOFT_UD_RING_BYTES);
-    soft_qp_progress(ud->qp); /* what waited for room */
-}
-
-static void on_answer(struct soft_peer *peer, uint32_t type, const struct ud_msg *msg) {
-    struct soft_qp *qp = soft_qp_find(msg->from_qpn);
-    unsigned at;
-    struct soft_ud_way *way = qp && qp->ud ? way_find(qp->ud, msg->to_qpn, &at) : NULL;
-    if (!way || way->peer != peer || !way->ring)
-        return;
-    if (type == SOFT_MSG_UD_REFUSE) {
-        way_lost(qp->ud, way);
-        return;
-    }
-    spin_lock(&qp->lock);
-    way->armed = &peer->shm_page->cq[msg->recv_cq % SOFT_SHM_PAGE_CQS].armed;
-    way->fence_free = peer->fence_free;
-    way->taken = true;
-    soft_ud_ring_bell(way); /* for what was written before its bell could be rung */
-    spin_unlock(&qp->lock);
 }
 
 /* ---- rings we read -------------------------------------------------------------------------------- */
@@ -257,7 +123,7 @@ static int check_owner(const struct soft_peer *peer, uint32_t qpn) {
     return same ? 0 : -EPERM;
 }
 
-static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *msg, int fd) {
+static struct soft_ud_in *in_new(struct soft_peer *peer, const struct soft_ud_msg *msg, int fd) {
     if (fd < 0 || !soft_untrusted_fd_memory(fd, SOFT_UD_RING_BYTES))
         return NULL;
     struct soft_ud_in *in = calloc(1, sizeof *in);
@@ -279,7 +145,7 @@ static struct soft_ud_in *in_new(struct soft_peer *peer, const struct ud_msg *ms
 }
 
 /* Puts an offer off until the owner of the number is known. False: too many are. */
-static bool put_off(struct soft_peer *peer, const struct ud_msg *msg, int fd, bool closed) {
+static bool put_off(struct soft_peer *peer, const struct soft_ud_msg *msg, int fd, bool closed) {
     unsigned own = 0;
     for (unsigned i = 0; i < offer_count; i++)
         own += soft_same_process(offers[i].peer, peer);
@@ -294,13 +160,13 @@ static bool put_off(struct soft_peer *peer, const struct ud_msg *msg, int fd, bo
 }
 
 /* `closed`: its sender has ended it or is gone, what is in it counts, and it ends right after. */
-static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd, bool closed) {
+static void on_ring(struct soft_peer *peer, const struct soft_ud_msg *msg, int fd, bool closed) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
     int owns = fd >= 0 && qp && qp->ud ? check_owner(peer, msg->from_qpn) : -EPERM;
     if (owns == -EINPROGRESS && put_off(peer, msg, fd, closed))
         return;
     struct soft_ud_in *in = owns == 0 ? in_new(peer, msg, fd) : NULL;
-    struct ud_msg answer = *msg;
+    struct soft_ud_msg answer = *msg;
     if (!in || (!soft_peer_alive(peer) && !closed)) {
         if (in) {
             munmap(in->ring, SOFT_UD_RING_BYTES);
@@ -321,7 +187,7 @@ static void on_ring(struct soft_peer *peer, const struct ud_msg *msg, int fd, bo
     soft_qp_progress(qp);
 }
 
-static void on_close(struct soft_peer *peer, const struct ud_msg *msg) {
+static void on_close(struct soft_peer *peer, const struct soft_ud_msg *msg) {
     for (unsigned i = 0; i < offer_count; i++)
         offers[i].closed |= offers[i].peer == peer && offers[i].msg.from_qpn == msg->from_qpn &&
                             offers[i].msg.to_qpn == msg->to_qpn;
@@ -355,7 +221,7 @@ void soft_ud_on_names(void) {
     cds_list_for_each_entry(ud, &all, link) {
         for (unsigned i = 0; i < ud->way_count; i++)
             if (ud->way[i]->asking)
-                way_open(ud, ud->way[i]->qpn);
+                soft_ud_way_open(ud, ud->way[i]->qpn);
         soft_qp_progress(ud->qp);
     }
 }
@@ -364,7 +230,7 @@ void soft_ud_on_names(void) {
 
 void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                         int fd) {
-    struct ud_msg msg;
+    struct soft_ud_msg msg;
     if (bytes != sizeof msg)
         return;
     memcpy(&msg, data, sizeof msg);
@@ -373,7 +239,7 @@ void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data,
     else if (type == SOFT_MSG_UD_CLOSE)
         on_close(peer, &msg);
     else
-        on_answer(peer, type, &msg);
+        soft_ud_way_on_answer(peer, type, &msg);
 }
 
 void soft_ud_on_peer_gone(struct soft_peer *peer) {
@@ -386,7 +252,7 @@ void soft_ud_on_peer_gone(struct soft_peer *peer) {
                 in_remove(ud, i);
         for (unsigned i = 0; i < ud->way_count; i++)
             if (ud->way[i]->peer == peer && ud->way[i]->ring)
-                way_lost(ud, ud->way[i]);
+                soft_ud_way_lost(ud, ud->way[i]);
     }
 }
 
@@ -418,7 +284,7 @@ void soft_ud_if_wanted(void) {
         ud->wanted_count = 0;
         spin_unlock(&ud->qp->lock);
         for (unsigned i = 0; i < n; i++)
-            way_open(ud, list[i]);
+            soft_ud_way_open(ud, list[i]);
         if (n)
             soft_qp_progress(ud->qp);
     }
@@ -469,7 +335,7 @@ void soft_ud_close(struct soft_qp *qp) {
         return;
     cds_list_del_init(&ud->link);
     for (unsigned i = 0; i < ud->way_count; i++)
-        way_free(ud, ud->way[i], true);
+        soft_ud_way_free(ud, ud->way[i], true);
     ud->way_count = 0;
     while (ud->in_count)
         in_end(ud, ud->in_count - 1); /* no look: nothing may complete any more */
