@@ -10,11 +10,10 @@
  *   queued -> calling -> returned -> (the answer is an event) -> ended by the CM thread
  *                 \____________\______ left: id destroyed, then the queue pair, once that is given
  *
- * Threads are started one by one when no thread is free and the call may begin, up to THREADS_MAX; a host that does
- * not answer keeps HOST_MAX of them at most, and other hosts' calls go ahead of the next one of it. A thread that finds
- * nothing to do while IDLE_MAX others wait for something ends. On closing no thread waits
- * for calls that were left: what their queue pairs hold (CQs, PD, context, the ids' channel) is left to the
- * threads too, and the last one ends all of it.
+ * Threads are started one by one when no thread is free and the call may begin (connect_queue.c), up to
+ * CONNECT_THREADS_MAX. A thread that finds nothing to do while IDLE_MAX others wait for something ends. On closing no
+ * thread waits for calls that were left: what their queue pairs hold (CQs, PD, context, the ids' channel) is left to
+ * the threads too, and the last one ends all of it.
  *
  * `lock` protects everything here; it is never held across a call of the device.
  */
@@ -24,35 +23,12 @@
 #include <urcu/list.h>
 
 #include "cm/connector.h"
-#include "cm/addrinfo.h"
+#include "cm/connect_queue.h"
 #include "cm/internal.h"
 #include "core/context.h"
 #include "base/thread.h"
 
-#define THREADS_MAX 64
-#define HOST_MAX 4 /* calls under way to one host */
 #define IDLE_MAX 2 /* threads that are kept without work */
-
-enum connect_step {
-    CONNECT_QUEUED,
-    CONNECT_CALLING,
-    CONNECT_RETURNED, /* its answer waits to be taken, or was; left: the id is being destroyed */
-    CONNECT_ENDED,    /* left, and the id is destroyed */
-};
-
-struct cm_connect {
-    struct cds_list_head link; /* queue, burials or answers; alone: in none of them */
-    struct cm_conn *conn;      /* the connection that waits for it, unless it was left */
-    struct rdma_cm_id *id;
-    struct ibv_qp *qp;
-    struct rdma_conn_param param;
-    uint8_t data[PRIVATE_DATA_REQ_BYTES];
-    union address host;
-    int error; /* errno of the call */
-    enum connect_step step;
-    bool left, given; /* given: qp is known, or that there is none */
-    bool due;         /* queued, and it may begin at once */
-};
 
 /* Objects that must not be destroyed before the queue pairs that were left; in this order. */
 struct connect_orphan {
@@ -71,10 +47,9 @@ struct cm_connector {
     struct mailbox *wake; /* NULL: no thread takes answers any more */
     bool closed;
     unsigned threads, idle, busy; /* idle: in pthread_cond_wait(); busy: with a call or a burial */
-    unsigned due;                 /* calls that may begin, and burials: each wants a thread */
-    struct cds_list_head queue, burials, answers;
-    struct cm_connect *calls[THREADS_MAX]; /* under way */
-    unsigned left;                         /* calls that were left and not ended */
+    struct connect_queue calls;
+    struct cds_list_head answers;
+    unsigned left; /* calls that were left and not ended */
     struct cds_list_head orphans;
     bool settling; /* a thread ends the orphans */
     _Atomic bool has_answers;
@@ -82,87 +57,14 @@ struct cm_connector {
 
 /* ---- with the lock held ----------------------------------------------------------------------- */
 
-/* The oldest, no longer in the list; NULL: it is empty. */
-static struct cm_connect *pop(struct cds_list_head *list) {
-    if (cds_list_empty(list))
-        return NULL;
-    struct cm_connect *call = cds_list_first_entry(list, struct cm_connect, link);
-    cds_list_del_init(&call->link);
-    return call;
-}
-
-static unsigned calls_to(const struct cm_connector *c, const union address *host) {
-    unsigned count = 0;
-    for (unsigned i = 0; i < THREADS_MAX; i++)
-        count += c->calls[i] && cm_same_host(&c->calls[i]->host, host);
-    return count;
-}
-
-static bool is_crowded(const struct cm_connector *c, const struct cm_connect *call) {
-    return calls_to(c, &call->host) >= HOST_MAX;
-}
-
-/* Whether it could begin at once, behind those of its host that are in the queue already. */
-static bool may_begin(const struct cm_connector *c, const struct cm_connect *call) {
-    unsigned before = calls_to(c, &call->host);
-    const struct cm_connect *at;
-    cds_list_for_each_entry(at, &c->queue, link)
-        before += cm_same_host(&at->host, &call->host);
-    return before < HOST_MAX;
-}
-
-/* Out of the queue, begun or not. */
-static void unqueue(struct cm_connector *c, struct cm_connect *call) {
-    cds_list_del_init(&call->link);
-    c->due -= call->due;
-    call->due = false;
-}
-
-static void begin(struct cm_connector *c, struct cm_connect *call) {
-    unqueue(c, call);
-    call->step = CONNECT_CALLING;
-    for (unsigned i = 0; i < THREADS_MAX; i++)
-        if (!c->calls[i]) {
-            c->calls[i] = call;
-            break;
-        }
-}
-
-/* The next call whose host has a thread left. */
-static struct cm_connect *take_call(struct cm_connector *c) {
-    struct cm_connect *call;
-    cds_list_for_each_entry(call, &c->queue, link) {
-        if (!is_crowded(c, call)) {
-            begin(c, call);
-            return call;
-        }
-    }
-    return NULL;
-}
-
 static int need_thread(struct cm_connector *c);
 
-/* The next call of that host may begin, and no thread of the host's comes round for it. */
-static void begin_next(struct cm_connector *c, const union address *host) {
-    struct cm_connect *call;
-    cds_list_for_each_entry(call, &c->queue, link) {
-        if (call->due || !cm_same_host(&call->host, host))
-            continue;
-        call->due = true;
-        c->due++;
-        (void)need_thread(c);
-        return;
-    }
-}
-
 static void call_returned(struct cm_connector *c, struct cm_connect *call) {
-    call->step = CONNECT_RETURNED;
-    for (unsigned i = 0; i < THREADS_MAX; i++)
-        if (c->calls[i] == call)
-            c->calls[i] = NULL;
-    if (call->left) /* this thread destroys its id now, which may take as long */
-        begin_next(c, &call->host);
-    if (!cds_list_empty(&c->queue)) /* of the same host, perhaps */
+    connect_queue_returned(&c->calls, call);
+    /* This thread destroys the id of one that was left now, which may take as long. */
+    if (call->left && connect_queue_make_due(&c->calls, &call->host))
+        (void)need_thread(c);
+    if (!cds_list_empty(&c->calls.waiting)) /* of the same host, perhaps */
         pthread_cond_signal(&c->work);
 }
 
@@ -172,8 +74,7 @@ static void end(struct cm_connector *c, struct cm_connect *call) {
 }
 
 static void reap(struct cm_connector *c, struct cm_connect *call) {
-    cds_list_add_tail(&call->link, &c->burials);
-    c->due++;
+    connect_queue_bury(&c->calls, call);
     pthread_cond_signal(&c->work);
 }
 
@@ -256,12 +157,11 @@ static void *run(void *arg) {
     struct cm_connect *call;
     pthread_mutex_lock(&c->lock);
     for (;;) {
-        if ((call = pop(&c->burials))) {
-            c->due--;
+        if ((call = connect_queue_take_burial(&c->calls))) {
             c->busy++;
             reap_later(c, call);
             c->busy--;
-        } else if ((call = take_call(c))) {
+        } else if ((call = connect_queue_take(&c->calls))) {
             c->busy++;
             make_call(c, call);
             c->busy--;
@@ -294,7 +194,7 @@ static void *run(void *arg) {
  */
 static int need_thread(struct cm_connector *c) {
     int error = 0;
-    if (c->due > c->threads - c->busy && c->threads < THREADS_MAX) {
+    if (c->calls.due > c->threads - c->busy && c->threads < CONNECT_THREADS_MAX) {
         error = thread_start_detached("sluice-connect", run, c);
         if (error == 0)
             c->threads++;
@@ -313,8 +213,7 @@ int connector_open(struct cm_connector **out, struct mailbox *wake,
     pthread_cond_init(&c->work, NULL);
     c->fabric = fabric;
     c->wake = wake;
-    CDS_INIT_LIST_HEAD(&c->queue);
-    CDS_INIT_LIST_HEAD(&c->burials);
+    connect_queue_init(&c->calls);
     CDS_INIT_LIST_HEAD(&c->answers);
     CDS_INIT_LIST_HEAD(&c->orphans);
     *out = c;
@@ -337,14 +236,12 @@ struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *con
         memcpy(call->data, param->private_data, param->private_data_len);
     call->param.private_data = call->data;
     pthread_mutex_lock(&c->lock);
-    call->due = may_begin(c, call);
-    c->due += call->due;
-    cds_list_add_tail(&call->link, &c->queue);
+    connect_queue_add(&c->calls, call);
     int error = need_thread(c);
     if (error == 0)
         pthread_cond_signal(&c->work);
     else
-        unqueue(c, call);
+        connect_queue_remove(&c->calls, call);
     pthread_mutex_unlock(&c->lock);
     if (error == 0)
         return call;
@@ -358,7 +255,7 @@ bool connector_leave(struct cm_connector *c, struct cm_connect *call) {
     pthread_mutex_lock(&c->lock);
     switch (call->step) {
     case CONNECT_QUEUED:
-        unqueue(c, call);
+        connect_queue_remove(&c->calls, call);
         break;
     case CONNECT_CALLING:
         left = true;
@@ -405,7 +302,7 @@ struct cm_conn *connector_answer(struct cm_connector *c, int *error) {
     if (!atomic_load(&c->has_answers))
         return NULL;
     pthread_mutex_lock(&c->lock);
-    struct cm_connect *call = pop(&c->answers);
+    struct cm_connect *call = connect_queue_pop(&c->answers);
     if (call) {
         conn = call->conn;
         *error = call->error;

@@ -18,7 +18,7 @@
 #include "support/tasks.h"
 #include "fabric/fabric.h"
 
-#define HOST_MAX 4 /* as in connector.c */
+#define HOST_MAX 4 /* as in connect_queue.c */
 #define IDLE_MAX 2
 #define HOSTS 12
 #define CALLS 7
