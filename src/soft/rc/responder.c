@@ -2,7 +2,7 @@
 /*
  * responder.c - arrived messages: into posted receives, or executed.
  *
- * A slot's head is copied once, checked, and then only the copy is used. A message without a receive
+ * A slot's head is copied once, checked (arrived_head.h), and then only the copy is used. A message without a receive
  * stays in the ring (RNR) and is taken when one is posted.
  *
  * Owner: the QP's lock.
@@ -15,6 +15,7 @@
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/arrived_head.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
@@ -31,11 +32,6 @@
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"
-
-struct head { /* private copy of a slot's head */
-    uint32_t ack, imm;
-    unsigned op, flags, len;
-};
 
 static void advance(struct soft_qp *qp, unsigned span) {
     unsigned index = ld(qp->rx_index) + span;
@@ -99,67 +95,11 @@ static void refuse_request(struct soft_qp *qp, struct sink *sink, enum soft_nak 
     refuse(qp, sink, NULL, IBV_WC_SUCCESS, nak);
 }
 
-static bool answerable(unsigned op) {
-    return op == SOFT_OP_READ || op == SOFT_OP_ATOMIC || op == SOFT_OP_READ_RESPONSE ||
-           op == SOFT_OP_ATOMIC_RESPONSE || op == SOFT_OP_VIOLATION;
-}
-
-static bool head_valid(const struct soft_qp *qp, const struct head *h) {
-    unsigned known = SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM | SOFT_F_SOLICITED | SOFT_F_INVALIDATE;
-    unsigned whole = SOFT_F_FIRST | SOFT_F_LAST;
-    if (h->flags & ~known || (qp->unreliable && answerable(h->op)))
-        return false;
-    switch ((enum soft_op)h->op) {
-    case SOFT_OP_SEND:
-    case SOFT_OP_WRITE:
-        if (((h->flags & SOFT_F_FIRST) != 0) == qp->rx_partial ||
-            (qp->rx_partial && qp->rx_op != h->op))
-            return false;
-        if (h->op == SOFT_OP_WRITE && !qp->rx_partial && h->len < sizeof(struct soft_reth))
-            return false;
-        return h->len <= SOFT_SEGMENT_MAX;
-    case SOFT_OP_SEND_DESC:
-        return !qp->rx_partial && (h->flags & whole) == whole && h->len >= 1 &&
-               h->len <= SOFT_MAX_DESC;
-    case SOFT_OP_WRITE_DONE:
-        return !qp->rx_partial && (h->flags & whole) == whole && (h->flags & SOFT_F_IMM) &&
-               h->len == sizeof(struct soft_reth);
-    case SOFT_OP_READ:
-        return !qp->rx_partial && h->len == sizeof(struct soft_reth);
-    case SOFT_OP_ATOMIC:
-        return !qp->rx_partial && h->len == sizeof(struct soft_reth) + sizeof(struct soft_atomic);
-    case SOFT_OP_READ_RESPONSE:
-    case SOFT_OP_ATOMIC_RESPONSE:
-        return h->len <= SOFT_SEGMENT_MAX;
-    case SOFT_OP_VIOLATION:
-        return h->len == SOFT_NAK_REMOTE_ACCESS || h->len == SOFT_NAK_INVALID_REQUEST;
-    }
-    return false;
-}
-
-static unsigned head_span(const struct head *h) {
-    switch ((enum soft_op)h->op) {
-    case SOFT_OP_SEND_DESC:
-        return soft_span(h->len * (unsigned)sizeof(struct soft_desc));
-    case SOFT_OP_VIOLATION:
-        return 1;
-    case SOFT_OP_SEND:
-    case SOFT_OP_WRITE:
-    case SOFT_OP_WRITE_DONE:
-    case SOFT_OP_READ:
-    case SOFT_OP_ATOMIC:
-    case SOFT_OP_READ_RESPONSE:
-    case SOFT_OP_ATOMIC_RESPONSE:
-        break;
-    }
-    return soft_span(h->len);
-}
-
 _Atomic uint64_t soft_rnr;
 
 /* UC: this segment, and what is to come of the message, goes nowhere. */
-static bool drop_on(struct soft_qp *qp, const struct head *h) {
-    advance(qp, head_span(h));
+static bool drop_on(struct soft_qp *qp, const struct arrived_head *h) {
+    advance(qp, arrived_span(h));
     qp->rx_drop = qp->rx_partial = !(h->flags & SOFT_F_LAST);
     qp->rx_op = (uint8_t)h->op;
     qp->rx_offset = 0;
@@ -167,14 +107,14 @@ static bool drop_on(struct soft_qp *qp, const struct head *h) {
     return true;
 }
 
-static bool drop(struct soft_qp *qp, const struct head *h, enum soft_drop why) {
+static bool drop(struct soft_qp *qp, const struct arrived_head *h, enum soft_drop why) {
     soft_drop(qp, why);
     return drop_on(qp, h);
 }
 
 /* No receive is posted: the sender waits, or does not care. */
 static bool stall(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
-                  const struct head *h) {
+                  const struct arrived_head *h) {
     if (qp->unreliable)
         return drop(qp, h, SOFT_DROP_NO_RECEIVE);
     if (qp->iwarp) { /* iWARP has no RNR wait: it is an error, and ends the connection */
@@ -188,7 +128,8 @@ static bool stall(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
 }
 
 static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct soft_rqe *rqe,
-                             const struct head *h, enum ibv_wc_opcode opcode, uint32_t bytes) {
+                             const struct arrived_head *h, enum ibv_wc_opcode opcode,
+                             uint32_t bytes) {
     struct ibv_wc wc = {.wr_id = rqe->wr_id,
                         .status = IBV_WC_SUCCESS,
                         .opcode = opcode,
@@ -237,7 +178,7 @@ static bool withdrawn(struct soft_qp *qp, const struct soft_ring *ring) {
 }
 
 static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
-                      const struct head *h) {
+                      const struct arrived_head *h) {
     if ((h->flags & SOFT_F_LAST) && !room(sink, qp->ibv.recv_cq))
         return false;
     /* Its regions may be known here before its LINK was handled; attach() looks again. */
@@ -266,7 +207,7 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
                too_long ? (enum soft_nak)like->too_long_nak : SOFT_NAK_REMOTE_OPERATION);
         return false;
     }
-    advance(qp, head_span(h));
+    advance(qp, arrived_span(h));
     qp->rx_partial = !(h->flags & SOFT_F_LAST);
     qp->rx_op = (uint8_t)h->op;
     if (!qp->rx_partial)
@@ -275,7 +216,7 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
 }
 
 static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
-                       const struct head *h) {
+                       const struct arrived_head *h) {
     bool last = (h->flags & SOFT_F_LAST) != 0, imm = last && (h->flags & SOFT_F_IMM);
     struct soft_rqe *rqe = NULL;
     if (imm) {
@@ -308,7 +249,7 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
         qp->rx_target += bytes;
     qp->rx_left -= bytes;
     qp->rx_offset += bytes;
-    advance(qp, head_span(h));
+    advance(qp, arrived_span(h));
     qp->rx_partial = !last;
     qp->rx_op = (uint8_t)h->op;
     uint32_t total = (uint32_t)qp->rx_offset;
@@ -320,7 +261,7 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
 }
 
 static bool take_write_done(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
-                            const struct head *h) {
+                            const struct arrived_head *h) {
     struct soft_reth reth;
     if (!room(sink, qp->ibv.recv_cq))
         return false;
@@ -334,7 +275,7 @@ static bool take_write_done(struct soft_qp *qp, struct sink *sink, struct soft_r
 }
 
 static bool take_request(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
-                         const struct head *h) {
+                         const struct arrived_head *h) {
     struct soft_reth reth;
     struct soft_atomic atomic = {0};
     soft_copy_slots(qp, ring, 0, &reth, sizeof reth);
@@ -349,36 +290,18 @@ static bool take_request(struct soft_qp *qp, struct sink *sink, struct soft_ring
     return true;
 }
 
-static bool takes_receive(const struct head *h) {
-    switch ((enum soft_op)h->op) {
-    case SOFT_OP_SEND:
-    case SOFT_OP_SEND_DESC:
-        return (h->flags & SOFT_F_FIRST) != 0;
-    case SOFT_OP_WRITE:
-    case SOFT_OP_WRITE_DONE:
-        return (h->flags & (SOFT_F_LAST | SOFT_F_IMM)) == (SOFT_F_LAST | SOFT_F_IMM);
-    case SOFT_OP_READ:
-    case SOFT_OP_ATOMIC:
-    case SOFT_OP_READ_RESPONSE:
-    case SOFT_OP_ATOMIC_RESPONSE:
-    case SOFT_OP_VIOLATION:
-        break;
-    }
-    return false;
-}
-
 static enum soft_nak nak_of(enum ibv_wc_status status) {
     return status == IBV_WC_LOC_LEN_ERR ? SOFT_NAK_INVALID_REQUEST : SOFT_NAK_REMOTE_OPERATION;
 }
 
 /* The decision of a fault plan about the next message. */
 static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring,
-                     const struct head *h) {
+                     const struct arrived_head *h) {
     int status = 0;
     struct soft_rqe *rqe;
     if (atomic_load(&soft_port_down))
         return false;
-    if (!takes_receive(h))
+    if (!arrived_takes_receive(h))
         return true;
     switch (soft_fault_receive(qp, ring, &status)) {
     case SOFT_FAULT_PASS:
@@ -402,12 +325,12 @@ static bool may_take(struct soft_qp *qp, struct sink *sink, struct soft_ring *ri
 static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring *ring) {
     struct soft_slot *slot = &ring->slot[ld(qp->rx_index)];
     uint32_t word = ld(slot->word);
-    struct head h = {.ack = ld(slot->ack),
-                     .imm = ld(slot->imm),
-                     .op = word & 0xff,
-                     .flags = word >> 8 & 0xff,
-                     .len = word >> 16};
-    if (!note_ack(qp, h.ack) || !head_valid(qp, &h)) {
+    struct arrived_head h = {.ack = ld(slot->ack),
+                             .imm = ld(slot->imm),
+                             .op = word & 0xff,
+                             .flags = word >> 8 & 0xff,
+                             .len = word >> 16};
+    if (!note_ack(qp, h.ack) || !arrived_valid(qp, &h)) {
         refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
         return false;
     }
@@ -437,7 +360,7 @@ static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring
             refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
             return false;
         }
-        advance(qp, head_span(&h));
+        advance(qp, arrived_span(&h));
         return true;
     case SOFT_OP_VIOLATION:
         refuse_request(qp, sink, (enum soft_nak)h.len);
