@@ -102,6 +102,8 @@ struct connection_tx {
     uint32_t credits_max;
     uint32_t acked;
     bool stalled; /* there was something to send and no credit */
+    /* So many credits messages leave: CREDIT_RESERVE, and one for each WRITE announced. */
+    uint8_t reserve;
 };
 
 /* Frames of the peer, and what they have used. */

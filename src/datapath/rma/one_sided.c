@@ -164,7 +164,7 @@ static enum build_result build_notify(struct sluice_loop *l, struct session *s,
     struct operation *op = operation_of(msg);
     if (msg->tx.sent < msg->size)
         return build_chunk(l, s, batch, msg);
-    if (s->connection.tx.credits <= CREDIT_RESERVE) {
+    if (s->connection.tx.credits <= s->connection.tx.reserve) {
         l->totals.credit_stalls += !s->connection.tx.stalled;
         s->connection.tx.stalled = true;
         return BUILD_NONE;

@@ -50,6 +50,7 @@ enum rndv_tx_state {
 struct rndv_tx {
     uint8_t state; /* enum rndv_tx_state */
     uint8_t way;
+    bool reserves;         /* WRITE: a credit, until the last is posted */
     bool counted;          /* the window of the session has its bytes still */
     sluice_status outcome; /* from ATS on */
     struct sluice_msg *msg;

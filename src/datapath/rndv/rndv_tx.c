@@ -45,6 +45,21 @@ static struct rndv_tx *oldest(struct rndv *r, enum rndv_tx_state from, enum rndv
     return found;
 }
 
+/*
+ * The last WRITE of a message takes a credit. Frames behind the announcement wait at the peer until the message is whole:
+ * if they had all credits, and the application kept what came before, none would ever come back. So each
+ * announcement sets one aside.
+ */
+static void reserve(struct session *s, struct rndv_tx *d) {
+    d->reserves = d->way == RNDV_BY_WRITE;
+    s->connection.tx.reserve = (uint8_t)(s->connection.tx.reserve + d->reserves);
+}
+
+static void unreserve(struct session *s, struct rndv_tx *d) {
+    s->connection.tx.reserve = (uint8_t)(s->connection.tx.reserve - d->reserves);
+    d->reserves = false;
+}
+
 /* ---- the end of one -------------------------------------------------------------------------- */
 
 static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
@@ -53,6 +68,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
     struct sluice_msg *msg = d->msg;
     r->out_count--;
     r->out_writes -= d->way == RNDV_BY_WRITE;
+    unreserve(s, d);
     if (d->counted)
         window_release(s, 1, msg->size, msg->foreign);
     d->state = RNDV_TX_FREE;
@@ -190,6 +206,7 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     *d = with;
     r->out_count++;
     r->out_writes += way == RNDV_BY_WRITE;
+    reserve(s, d);
     if (bind)
         rndv_post_mw(l, s, batch, &wr, NULL, 0);
     post_rts(l, s, batch, d, of.addr, total);
@@ -321,6 +338,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         if (last) {
             wr->imm_data = htobe32((uint32_t)(d - s->rndv->out));
             s->connection.tx.credits--;
+            unreserve(s, d);
             batch->frameless--; /* the peer hears of this one */
             d->state = RNDV_TX_WRITTEN;
         }

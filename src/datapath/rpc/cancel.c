@@ -29,7 +29,8 @@ void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {
         if (!pending->cancel_due)
             continue;
         /* It may return no credit, so unlike CREDIT it must leave some. */
-        if (s->connection.tx.credits <= CREDIT_RESERVE || sq_used(s) >= s->connection.sq.limit)
+        if (s->connection.tx.credits <= s->connection.tx.reserve ||
+            sq_used(s) >= s->connection.sq.limit)
             return;
         pending->cancel_due = false;
         s->rpc.cancels--;

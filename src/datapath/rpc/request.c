@@ -24,7 +24,7 @@ static inline bool request_framed(struct sluice_loop *l, struct session *s, uint
                  !framed_fits(s, id, msg->size) || msg->state != MSG_APP ||
                  !framed_may_take(l, msg) || !framed_has_room(s, bytes) ||
                  s->connection.tx.credits <=
-                     CREDIT_RESERVE)) /* one that is not to go yet can be given up */
+                     s->connection.tx.reserve)) /* one that is not to go yet can be given up */
         return false;
     struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
     if (unlikely(!frame || !credits_reserve(l, s)))

@@ -175,9 +175,10 @@ void credits_return(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     if (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0)
         return; /* when credits come */
-    uint32_t count = s->connection.tx.credits > s->connection.credits.returned
-                         ? s->connection.tx.credits - s->connection.credits.returned
-                         : 0;
+    uint32_t keep = s->connection.credits.returned > s->connection.tx.reserve
+                        ? s->connection.credits.returned
+                        : s->connection.tx.reserve;
+    uint32_t count = s->connection.tx.credits > keep ? s->connection.tx.credits - keep : 0;
     if (!send_control_total(l, s, FRAME_RETURN, count))
         return;
     s->connection.tx.credits -= count;

@@ -63,6 +63,7 @@ static void agree(struct session *s) {
     s->tx.message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
     s->tx.rndv_above = rndv_threshold(s);
     s->connection.tx.credits = CREDITS_INITIAL;
+    s->connection.tx.reserve = CREDIT_RESERVE;
     s->connection.tx.credits_max =
         s->connection.cm.passive ? s->connection.cm.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */

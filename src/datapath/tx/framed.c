@@ -22,9 +22,9 @@ bool framed_tokens(struct session *s) {
     uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
     uint64_t tokens = 0;
     if (s->state == SESSION_UP && !s->tx.queue.head && s->framed_end > 0 &&
-        c->tx.credits > CREDIT_RESERVE && sq_used(s) < c->sq.quick && own < s->window.messages &&
+        c->tx.credits > c->tx.reserve && sq_used(s) < c->sq.quick && own < s->window.messages &&
         own_bytes < s->window.bytes) {
-        tokens = less(c->tx.credits - CREDIT_RESERVE, c->sq.quick - sq_used(s));
+        tokens = less(c->tx.credits - c->tx.reserve, c->sq.quick - sq_used(s));
         tokens = less(tokens, s->window.messages - own);
         tokens = less(tokens, (s->window.bytes - own_bytes) / s->framed_end);
     }

@@ -94,7 +94,7 @@ static inline __attribute__((always_inline)) bool framed_post(struct sluice_loop
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  bytes >= s->framed_end || session_ref_count_open(&s->ref) != 0))
         return false;
-    ASSERT(s->state == SESSION_UP && !s->tx.queue.head && c->tx.credits > CREDIT_RESERVE &&
+    ASSERT(s->state == SESSION_UP && !s->tx.queue.head && c->tx.credits > c->tx.reserve &&
            sq_used(s) < c->sq.quick);
     uint32_t signalled = c->sq.unsignalled + 1 >= c->sq.signal_every ? FABRIC_FRAMED_SIGNALED : 0;
     uint64_t word0 = FRAME_DATA | (uint64_t)(uint16_t)c->rx.unreported << 16 |

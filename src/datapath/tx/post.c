@@ -10,7 +10,7 @@
  * Signalling. One in signal_every is signalled, and always the last one whose completion is needed: a tagged
  * send, or a buffer the device still reads. It stands for all before it (send_completion.c).
  *
- * Credits. A data frame leaves CREDIT_RESERVE untouched; CREDIT and BYE may use it. A CREDIT frame
+ * Credits. A data frame leaves tx.reserve untouched; CREDIT and BYE may use it. A CREDIT frame
  * is sent when half of the receives are owed and no data frame goes out that would carry them.
  * Every CREDIT frame returns at least one credit and arrives, so the two sides cannot both be
  * without: the one whose frame arrived last has some.
@@ -247,7 +247,7 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
             finish_unsent(l, s, msg_queue_pop(&s->tx.queue), SLUICE_ETIMEDOUT);
             continue;
         }
-        if (s->connection.tx.credits <= CREDIT_RESERVE && msg->kind != MSG_ONE_SIDED) {
+        if (s->connection.tx.credits <= s->connection.tx.reserve && msg->kind != MSG_ONE_SIDED) {
             l->totals.credit_stalls += !s->connection.tx.stalled;
             s->connection.tx.stalled = true;
             return;
@@ -255,7 +255,7 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
         if (sq_used(s) >= s->connection.sq.limit)
             return;
         s->connection.tx.stalled =
-            s->connection.tx.credits <= CREDIT_RESERVE && s->connection.tx.stalled;
+            s->connection.tx.credits <= s->connection.tx.reserve && s->connection.tx.stalled;
         enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->tx.queue)
                                                        : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)

@@ -308,7 +308,8 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     bool later = (args->flags & SLUICE_MORE) ||
                  (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
     if (likely(!later && !s->tx.queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
-               msg->size <= s->tx.frame_payload && s->connection.tx.credits > CREDIT_RESERVE &&
+               msg->size <= s->tx.frame_payload &&
+               s->connection.tx.credits > s->connection.tx.reserve &&
                sq_used(s) < s->connection.sq.quick)) {
         post_one(l, s, msg);
         return SLUICE_OK;
