@@ -72,7 +72,8 @@ struct fabric_traits {
 enum fabric_lack {
     FABRIC_LACKS_IMMEDIATE = 1, /* WRITE and SEND with immediate data */
     FABRIC_LACKS_ATOMICS = 2,
-    FABRIC_LACKS_ARRIVAL = 4, /* as sent_is_local, of what is sent to that peer */
+    FABRIC_LACKS_ARRIVAL = 4,     /* as sent_is_local, of what is sent to that peer */
+    FABRIC_LACKS_CHEAP_READS = 8, /* answering a READ costs more than a WRITE of the same bytes */
 };
 
 #define FABRIC_FRAMED 424u /* bytes behind the header that a fabric_post_framed takes, at most */

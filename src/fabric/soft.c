@@ -40,9 +40,10 @@ static unsigned transport_of(struct ibv_qp *qp) {
 }
 
 static unsigned peer_lacks(struct ibv_qp *qp) {
+    unsigned cheap_reads = soft_over_tcp(qp) ? FABRIC_LACKS_CHEAP_READS : 0; /* they are copied */
     return soft_peer_is_plain(qp)
-               ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS | FABRIC_LACKS_ARRIVAL
-               : 0;
+               ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS | FABRIC_LACKS_ARRIVAL | cheap_reads
+               : cheap_reads;
 }
 
 /* It is wherever the threads are that use it. */

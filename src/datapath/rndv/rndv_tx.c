@@ -32,7 +32,9 @@ static unsigned way_of(const struct session *s) {
     case SLUICE_RENDEZVOUS_AUTO: /* READ is one message less; see docs/architecture.md */
         break;
     }
-    return s->node->traits.reads_unsafe ? RNDV_BY_WRITE : RNDV_BY_READ;
+    if (s->node->traits.reads_unsafe || (s->connection.lacks & FABRIC_LACKS_CHEAP_READS))
+        return RNDV_BY_WRITE;
+    return RNDV_BY_READ;
 }
 
 /* In the order of the announcements, as the peer delivers them. */
