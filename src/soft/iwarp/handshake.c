@@ -77,6 +77,11 @@ size_t iwarp_handshake_wants(const struct iwarp_handshake_parser *p) {
     return IWARP_HANDSHAKE_HEAD + behind(p) - p->have;
 }
 
+/* Revision 1 has no such bit: it is one of those that are reserved there, and not looked at (RFC 5044, 7.1). */
+static bool is_enhanced(const struct iwarp_handshake_parser *p) {
+    return p->bytes[16] & FLAG_ENHANCED && p->bytes[17] >= 2;
+}
+
 /* Checks the bytes at hand, from the one at `from` on. */
 static bool head_is_right(const struct iwarp_handshake_parser *p, size_t from) {
     size_t keyed = p->have < KEY_BYTES ? p->have : KEY_BYTES;
@@ -86,9 +91,7 @@ static bool head_is_right(const struct iwarp_handshake_parser *p, size_t from) {
         return false;
     if (p->have < IWARP_HANDSHAKE_HEAD)
         return true;
-    bool enhanced = p->bytes[16] & FLAG_ENHANCED, reject = p->reply && p->bytes[16] & FLAG_REJECT;
-    if (enhanced && p->bytes[17] < 2)
-        return false;
+    bool enhanced = is_enhanced(p), reject = p->reply && p->bytes[16] & FLAG_REJECT;
     /* Soft-iWARP sends no more than the head in a reply that rejects. */
     return behind(p) <= IWARP_HANDSHAKE_BEHIND &&
            (!enhanced || behind(p) >= DEPTH_BYTES || (reject && behind(p) == 0));
@@ -103,7 +106,7 @@ static void read_fields(struct iwarp_handshake *h, const struct iwarp_handshake_
                                   .markers = flags & FLAG_MARKERS,
                                   .crc = flags & FLAG_CRC,
                                   .reject = p->reply && flags & FLAG_REJECT,
-                                  .enhanced = flags & FLAG_ENHANCED,
+                                  .enhanced = is_enhanced(p),
                                   .ird = IWARP_DEPTH_NONE,
                                   .ord = IWARP_DEPTH_NONE};
     h->extended = p->reply ? flags & FLAG_GRANTS_EXTENDED && !(flags & FLAG_ASKS_EXTENDED)

@@ -120,6 +120,19 @@ static void it_is_parsed_so(void **state) {
         assert_true(iwarp_handshake_wants(&p) > 0);
 }
 
+static void in_revision_1_the_bit_of_revision_2_is_not_looked_at(void **state) {
+    (void)state;
+    static const uint8_t in[] = REQUEST "\x50\x01\x00\x03"
+                                        "abc";
+    struct iwarp_handshake_parser p;
+    struct iwarp_handshake h;
+    size_t taken;
+    assert_int_equal(feed(&p, false, in, sizeof in - 1, 1, &taken, &h), IWARP_PARSED_DONE);
+    assert_true(h.revision == 1 && h.crc && !h.enhanced);
+    assert_int_equal(h.bytes, 3);
+    assert_memory_equal(h.data, "abc", 3);
+}
+
 static void it_says_how_many_bytes_it_still_wants(void **state) {
     (void)state;
     static const uint8_t in[] = REQUEST "\x50\x02\x00\x06\x80\x10\xc0\x08xy";
@@ -300,8 +313,6 @@ int main(void) {
                IWARP_PARSED_BAD, 16),
         PARSED(revision_0_is_bad, false, REQUEST "\x00\x00\x00\x00", 0, IWARP_PARSED_BAD, 18),
         PARSED(revision_3_is_bad, false, REQUEST "\x10\x03\x00\x04", 4, IWARP_PARSED_BAD, 18),
-        PARSED(enhanced_revision_1_is_bad, false, REQUEST "\x10\x01\x00\x04", 4, IWARP_PARSED_BAD,
-               20),
         PARSED(enhanced_without_depths_is_bad, false, REQUEST "\x10\x02\x00\x03", 3,
                IWARP_PARSED_BAD, 20),
         PARSED(soft_iwarps_rejection_has_nothing_behind_it, true, REPLY "\x30\x02\x00\x00", 0,
@@ -313,6 +324,7 @@ int main(void) {
         PARSED(reserved_bits_are_not_looked_at, false, REQUEST "\x1e\x02\x00\x04\x00\x10\x00\x10",
                0, IWARP_PARSED_DONE, 0),
         cmocka_unit_test(it_says_how_many_bytes_it_still_wants),
+        cmocka_unit_test(in_revision_1_the_bit_of_revision_2_is_not_looked_at),
 
         ANSWERED(answers_in_kind, {.ird = 4, .ord = 4, .depth_max = 16},
                  {.revision = 1, .crc = true, .ird = NONE, .ord = NONE}, IWARP_VERDICT_ACCEPT,

@@ -175,7 +175,7 @@ static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void *
     (void)state;
     static const uint8_t wrong[][24] = {
         "GET / HTTP/1.1\r\nHost: x", "MPA ID Rep Frame\x40\x02", "MPA ID Req Frame\x40\x03",
-        "MPA ID Req Frame\x40\x02\xff\xff", "MPA ID Req Frame\x50\x01"};
+        "MPA ID Req Frame\x40\x02\xff\xff", "MPA ID Req Frame\x50\x02\0\0"};
     struct plain p;
     plain_open(&p);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
