@@ -55,9 +55,15 @@ static void judge_reply(struct soft_cm_tcp *tcp, const struct iwarp_handshake *r
     ended(tcp);
 }
 
+/* A dialer has to wait for the reply (RFC 5044, 7.1): what comes right behind its request was not made for this listener. */
+static bool says_more(const struct soft_cm_tcp *tcp) {
+    uint8_t byte;
+    return recv(tcp->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 static void judge(struct soft_cm_tcp *tcp, enum iwarp_parsed parsed,
                   const struct iwarp_handshake *handshake) {
-    if (parsed == IWARP_PARSED_BAD) {
+    if (parsed == IWARP_PARSED_BAD || (!tcp->dialer && says_more(tcp))) {
         tcp->error = EPROTO;
         ended(tcp);
     } else if (tcp->dialer) {
@@ -91,8 +97,7 @@ static void read_handshake(struct soft_cm_tcp *tcp) {
 
 /* The dialer's first frame is here, and no queue pair to take it: the bytes stay in the socket. */
 static void look(struct soft_cm_tcp *tcp) {
-    uint8_t byte;
-    if (recv(tcp->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) <= 0)
+    if (!says_more(tcp))
         return;
     tcp->heard = true;
     (void)soft_cm_tcp_watch(tcp, EPOLLRDHUP);

@@ -174,8 +174,12 @@ static void a_refusal_is_a_reply_and_the_end(void **state) {
 static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void **state) {
     (void)state;
     static const uint8_t wrong[][24] = {
-        "GET / HTTP/1.1\r\nHost: x", "MPA ID Rep Frame\x40\x02", "MPA ID Req Frame\x40\x03",
-        "MPA ID Req Frame\x40\x02\xff\xff", "MPA ID Req Frame\x50\x02\0\0"};
+        "GET / HTTP/1.1\r\nHost: x",
+        "MPA ID Rep Frame\x40\x02",
+        "MPA ID Req Frame\x40\x03",
+        "MPA ID Req Frame\x40\x02\xff\xff",
+        "MPA ID Req Frame\x50\x02\0\0",
+        "MPA ID Req Frame\x40\x01\0\0\0\x0e\xc1\x40" /* with the beginning of a frame */};
     struct plain p;
     plain_open(&p);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
