@@ -4,7 +4,7 @@
 # soft_iwarp.sh - the software device speaks iWARP over TCP to Linux's Soft-iWARP, either of them as listener: Sluice's own
 # programs on both ends, and programs that know nothing of Sluice, at the second host with the software device as drop-in.
 # Then the same through a cable that loses, delays and reorders. The frames of all but the longest are captured where
-# Soft-iWARP is, and judged by the host (support/judge_capture.sh).
+# Soft-iWARP is, and judged by the host (support/judge_capture.sh). Last, malformed input for both (malformed_peer.c).
 #
 # Runs in the guest with fabric=hosts: the first host has Soft-iWARP, the second uses the software device.
 set -uo pipefail
@@ -114,6 +114,34 @@ measured() { # PROGRAM
     again=0
 }
 
+# malformed SIDE DIALS... - plays malformed input at rping there; DIALS goes before what is at the other host. What is said
+# of it goes to the file SIDE, and then an honest client is served. To Soft-iWARP of 7.2 nothing
+# is played that may end before its first frame was seen, as two such ends are the kernel's, too. What ends before
+# siw_accept_newconn() took it has the listener's callbacks still (siw_cm_llp_state_change()): the listener is closed for it, and
+# siw_destroy_listen() falls over what is left. What is peer to peer and ends before siw_rtr_data_ready() saw a good frame was
+# not established, and BUG() of cm_close_handler() says so.
+malformed() {
+    local side=$1 place=() server=() client=() flag=(--siw) address=$siw_host pid status=0
+    shift
+    if [[ $side == soft ]]; then
+        place=("${second[@]}") server=("${dropin[@]}") flag=() address=$soft_host
+    else
+        client=("${dropin[@]}")
+    fi
+    timeout 300 ${server[@]+"${server[@]}"} rping -s -P -a "$address" -p "$port" > served 2> server.err < /dev/null &
+    pid=$!
+    check "malformed to $side: nobody listens" listens "$port" ${place[@]+"${place[@]}"}
+    timeout 240 "$@" "$bin/../tests/malformed_peer" ${flag[@]+"${flag[@]}"} "$address" "$port" > "$side" 2> err || status=$?
+    cp "$side" "${KERNEL_EXCHANGE:?}/malformed.$side.out"
+    check "malformed to $side: status $status" [ "$status" = 0 ]
+    status=0
+    timeout 60 ${client[@]+"${client[@]}"} rping -c -a "$address" -p "$port" -C 5 -V > out 2> err || status=$?
+    check "malformed to $side: an honest client: status $status" [ "$status" = 0 ]
+    kill "$pid"
+    wait "$pid"
+    port=$((port + 1))
+}
+
 mkfifo pause
 # Nobody at the second host is to find a device of the kernel's.
 rdma link del "${SLUICE_DEVICE_2:?}"
@@ -143,6 +171,15 @@ status=0
 wait "$recorder" || status=$?
 check "captured: $(< captured)" [ "$status" = 0 ]
 cp frames "${KERNEL_EXCHANGE:?}/soft_iwarp.pcap"
+
+# ---- what neither of the two is to take --------------------------------------------------------------
+
+tc qdisc del dev "$KERNEL_NET_A" root
+"${second[@]}" tc qdisc del dev "$KERNEL_NET_B" root
+malformed siw "${second[@]}"
+malformed soft
+check "malformed input" bash "${SLUICE_SOURCE_DIR:?}/tests/support/judge_malformed.sh" \
+    "$SLUICE_SOURCE_DIR/tests/kernel/malformed.expected" siw soft
 
 printf '%d checks, %d failed\n' "$checks" "$failures"
 ((failures == 0))
