@@ -33,11 +33,42 @@ for message; do
     grep -q "OpCode: $message (" "$work/all" || fail "no $message was seen"
 done
 
-# A packet that brings nothing new is not looked into, and one within a frame is with the packet that ends it.
-"${read_it[@]}" -Y 'tcp.len > 0 && !iwarp_mpa && !tcp.reassembled_in &&
-    !tcp.analysis.retransmission && !tcp.analysis.fast_retransmission && !tcp.analysis.spurious_retransmission' \
-    > "$work/rest" 2> "$work/said" || fail "tshark: $(tail -3 "$work/said")"
-[[ ! -s $work/rest ]] || fail "$(wc -l < "$work/rest") packets belong to no frame: $(head -1 "$work/rest")"
+# A packet within a frame is with the packet that ends it. One that brings nothing new, as all its bytes came before, is not
+# looked into: tshark's own word for it is a guess by time, so that is counted here.
+"${read_it[@]}" -Y 'tcp.len > 0' -T fields -e frame.number -e tcp.stream -e tcp.srcport -e tcp.seq -e tcp.nxtseq \
+    -e iwarp_mpa -e tcp.reassembled_in > "$work/packets" 2> "$work/said" || fail "tshark: $(tail -3 "$work/said")"
+awk -F '\t' '
+    function joins(a, b) { return from[a] <= to[b] && from[b] <= to[a] }
+    # The bytes that were seen of a direction are ranges 0 .. count - 1 of it, no two of which touch.
+    function add(way, begin, end,    i, new) {
+        new = way SUBSEP "new"
+        from[new] = begin
+        to[new] = end
+        for (i = count[way] - 1; i >= 0; i--)
+            if (joins(new, way SUBSEP i)) {
+                from[new] = from[way, i] < from[new] ? from[way, i] : from[new]
+                to[new] = to[way, i] > to[new] ? to[way, i] : to[new]
+                count[way]--
+                from[way, i] = from[way, count[way]]
+                to[way, i] = to[way, count[way]]
+            }
+        from[way, count[way]] = from[new]
+        to[way, count[way]] = to[new]
+        count[way]++
+    }
+    function is_repeated(way, begin, end,    i) {
+        for (i = 0; i < count[way]; i++)
+            if (from[way, i] <= begin && end <= to[way, i])
+                return 1
+        return 0
+    }
+    {
+        way = $2 SUBSEP $3
+        if ($6 == "" && $7 == "" && !is_repeated(way, $4 + 0, $5 + 0))
+            print $1
+        add(way, $4 + 0, $5 + 0)
+    }' "$work/packets" > "$work/rest"
+[[ ! -s $work/rest ]] || fail "$(wc -l < "$work/rest") packets belong to no frame, the first: $(head -1 "$work/rest")"
 
 grep -o 'OpCode: [A-Za-z ]*' "$work/all" | sort | uniq -c | sort -rn |
     awk -v n="$sums" '{ $2 = ""; line = line (NR > 1 ? "," : "") $0 }
