@@ -184,7 +184,8 @@ static void measure(struct soft_tcp *tcp, uint64_t now) {
 bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
-    if (!tcp->down && tcp->tick_turns == tcp->turns && !soft_tcp_stays_hot(qp, now)) {
+    bool turned = tcp->tick_turns != tcp->turns; /* by another thread, since the last tick */
+    if (!tcp->down && !turned && !soft_tcp_stays_hot(qp, now)) {
         (void)soft_tcp_polled(qp); /* only polls from now on count */
         engine_turn(qp);
     }
@@ -198,7 +199,9 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     bool shared = qp->srq && ld(qp->rx_stalled); /* a post to a shared queue wakes no QP */
     bool held = tcp->dark || tcp->send_held || tcp->take_held || tcp->ack_held;
     bool told = soft_tcp_waits_to_be_told(qp);
-    bool again = !tcp->down && ((tcp->hot && !told) || tcp->error != 0 || shared || held);
+    /* That turn may have been before what the tick was asked for. */
+    bool missed = turned && (ld(qp->attention) || qp->sq_head != qp->sq_tail);
+    bool again = !tcp->down && ((tcp->hot && !told) || tcp->error != 0 || shared || held || missed);
     bool later = !tcp->down && (told || ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
         st(qp->need_tick, false);

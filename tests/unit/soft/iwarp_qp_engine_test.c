@@ -101,6 +101,24 @@ static void a_sleeper_hears_that_its_send_and_its_read_are_done(void **state) {
     tcp_expect(p.a.scq, 2, IBV_WC_SUCCESS);
 }
 
+/* Such as one whose memory is not registered; it is posted right behind a turn, as an answer is. */
+static void a_sleeper_hears_of_a_request_that_cannot_go(void **state) {
+    (void)state;
+    struct ibv_sge sge = {.addr = (uintptr_t)p.a.buf, .length = 100};
+    struct ibv_send_wr *bad, wr = request(2, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED);
+    wr.sg_list = &sge;
+    wr.num_sge = 1;
+    assert_int_equal(sv_recv(&p.a, 1, 0, 64), 0);
+    assert_int_equal(ibv_req_notify_cq(p.a.scq, 0), 0);
+    assert_int_equal(sv_send(&p.b, 1, 0, 64, 0), 0);
+    wait_event(&p.a);
+    tcp_expect(p.a.scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(ibv_req_notify_cq(p.a.scq, 0), 0);
+    assert_int_equal(ibv_post_send(p.a.qp, &wr, &bad), 0);
+    wait_event(&p.a);
+    tcp_expect(p.a.scq, 2, IBV_WC_LOC_PROT_ERR);
+}
+
 static void a_sleeper_for_solicited_messages_sleeps_through_others(void **state) {
     (void)state;
     for (unsigned i = 0; i < 2; i++)
@@ -253,6 +271,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH(open_channels, sleepers_on_both_sides_are_woken),
         WITH(open_channels, a_sleeper_hears_that_its_send_and_its_read_are_done),
+        WITH(open_channels, a_sleeper_hears_of_a_request_that_cannot_go),
         WITH(open_channels, a_sleeper_for_solicited_messages_sleeps_through_others),
         WITH(open_channels, a_sleeper_hears_of_the_flush),
         WITH(open_plain, a_target_need_not_poll),
