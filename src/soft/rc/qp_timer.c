@@ -35,7 +35,9 @@
 static _Atomic bool wanted;
 static struct soft_timer timer;
 
+/* The wish is stored before the look whether a tick is coming: one that saw no wish has taken `wanted` back by then. */
 void soft_qp_timer_want(void) {
+    soft_fence();
     if (!atomic_load_explicit(&wanted, memory_order_relaxed) && !atomic_exchange(&wanted, true))
         soft_engine_wake();
 }
