@@ -127,7 +127,9 @@ static uint64_t number_of(const char *address) {
 static _Atomic uint64_t *sum_of(struct sluice_loop *l, struct session *s) {
     const struct fabric_ops *fabric = l->node->fabric;
     if (!s->landing.of_peer) {
-        uint64_t number = fabric->peer_number ? fabric->peer_number(s->connection.qp) : 0;
+        /* Fragments that were held may be put together when the queue pair is gone. */
+        bool ask = fabric->peer_number && s->connection.qp;
+        uint64_t number = ask ? fabric->peer_number(s->connection.qp) : 0;
         if (number == 0)
             number = number_of(s->peer.address);
         number *= 0x9e3779b97f4a7c15u; /* the upper bits depend on all */
