@@ -95,7 +95,10 @@ struct fabric_ops {
     void (*get_traits)(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits);
 
-    /* The call for small frames of a device; and how many bytes behind the header it takes on this QP, 0: it is not for this QP. */
+    /*
+     * The call for small frames of a device; and how many bytes behind the header it takes on this QP, 0: it is not for
+     * this QP.
+     */
     fabric_post_framed *(*get_post_framed)(const struct ibv_device_attr *attr);
     uint32_t (*framed_most)(struct ibv_qp *qp, uint32_t inline_most);
     /*

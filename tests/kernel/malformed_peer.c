@@ -14,7 +14,8 @@
  *   not played                  with --siw: it ends, or may, before the listener has seen a first frame
  *
  * The listener's application is rping -s -P, or another that is silent until it is spoken to, has receives shorter than
- * MALFORMED_RECEIVE, and READs what a SEND of an address, a key and a length offers. Exit status 1: a connection, or the handshake before a malformed frame, failed. links: static (bytes of frames)
+ * MALFORMED_RECEIVE, and READs what a SEND of an address, a key and a length offers. Exit status 1: a connection, or
+ * the handshake before a malformed frame, failed. links: static (bytes of frames)
  */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE

@@ -48,8 +48,8 @@ static struct rndv_tx *oldest(struct rndv *r, enum rndv_tx_state from, enum rndv
 }
 
 /*
- * The last WRITE of a message takes a credit. Frames behind the announcement wait at the peer until the message is whole:
- * if they had all credits, and the application kept what came before, none would ever come back. So each
+ * The last WRITE of a message takes a credit. Frames behind the announcement wait at the peer until the message is
+ * whole: if they had all credits, and the application kept what came before, none would ever come back. So each
  * announcement sets one aside.
  */
 static void reserve(struct session *s, struct rndv_tx *d) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * framed.h - the path of nearly every call: a small plain message of the thread that owns the loop, with nothing queued
- * before it. The device writes header and payload where the peer sees them (fabric.h: fabric_post_framed), so the message is
- * done with when the call returns: one that was allocated goes back to the pool, one that was received stays among the
+ * before it. The device writes header and payload where the peer sees them (fabric.h: fabric_post_framed), so the
+ * message is done with when the call returns: one that was allocated goes back to the pool, one that was received stays among the
  * loans and is posted again with the others.
  *
  * With SLUICE_MORE, or in a handler with more messages at hand, it is copied into a frame that lies open at the end of
