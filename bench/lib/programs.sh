@@ -107,6 +107,13 @@ ucx() {
     fail "ucx_perftest found no port in $try tries"
 }
 
+# ucx_trips SIZE COUNT DEPTH: round trips, so many of them on their way at once
+ucx_trips() {
+    local -x UCX_TLS=posix,sysv,cma,self UCX_LOG_LEVEL=error
+    [ "$way" = shm ] || local -x UCX_TLS=tcp,self UCX_NET_DEVICES=lo
+    timeout 120 "$benches/peer-ucx" trips "$1" "$2" "$3" "$a" "$b"
+}
+
 # ---- other people's verbs programs on the device ---------------------------------------------------
 
 bound() { # does anybody listen on this port of the device

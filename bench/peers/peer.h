@@ -108,7 +108,7 @@ static void peer_stream(const struct peer *p, bool server, size_t size, long cou
     free(data);
 }
 
-static int peer_main(const struct peer *p, int argc, char **argv) {
+static inline int peer_main(const struct peer *p, int argc, char **argv) {
     char address[128];
     if (argc < 6 || argc > 7 || (strcmp(argv[1], "lat") != 0 && strcmp(argv[1], "bw") != 0) ||
         atol(argv[2]) < 1 || atol(argv[3]) < 1) {

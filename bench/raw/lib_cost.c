@@ -8,12 +8,13 @@
  * between COUNT messages and twice as many.
  *
  *   lib-cost lib|raw one|window COUNT
- *   lib-cost lib requests|many COUNT
+ *   lib-cost lib one-copy|window-copy|requests|many COUNT
  *   lib-cost lib many COUNT ACTIVE
  *   lib-cost --time lib|raw ...
  *   lib-cost --compiler
  *
- * one: a message to and a message fro, each waited for. window: 32 in one direction, then the next 32.
+ * one: a message to and a message fro, each waited for. window: 32 in one direction, then the next 32. -copy: by
+ * sluice_send_copy(), from bytes that stay the sender's, where the others fill a buffer of sluice_alloc().
  * requests: 32 in one direction, and their replies in the other. many: as one, on 1,000 sessions of one loop in turn, 32
  * of them at once; with ACTIVE on so many of the 1,000, and at most each of these at once. --time: COUNT messages a hundred
  * times, and the nanoseconds of one in the best round, the tenth and the median.
@@ -133,12 +134,21 @@ static void open_library(unsigned count) {
     }
 }
 
-static void send_message(struct end *end, const sluice_send_options *o) {
+static void send_alloc(struct end *end, const sluice_send_options *o) {
     sluice_msg *msg;
     int status = sluice_alloc(end->node, BYTES, &msg);
     if (status != 0 || (status = sluice_send(end->session, msg, o)) != 0)
         die(sluice_strerror(status));
 }
+
+static void send_copy(struct end *end, const sluice_send_options *o) {
+    static const uint8_t bytes[BYTES];
+    int status = sluice_send_copy(end->session, bytes, BYTES, o);
+    if (status != 0)
+        die(sluice_strerror(status));
+}
+
+typedef void send_message(struct end *end, const sluice_send_options *o);
 
 /* The sender is looked after only if what it has left waits for credits or completions. */
 static void await(struct end *end, unsigned received) {
@@ -153,23 +163,39 @@ static void await(struct end *end, unsigned received) {
 }
 
 /* The end that is polled last is the next to send: its buffers come from that loop. */
-static void library_one(unsigned count) {
+static inline void one_by_one(send_message *send, unsigned count) {
     poll_end(&ends[0]);
     for (unsigned i = 0; i < count; i++) {
         struct end *from = &ends[i & 1], *to = &ends[~i & 1];
-        send_message(from, NULL);
+        send(from, NULL);
         await(to, to->received + 1);
     }
 }
 
-static void library_window(unsigned count) {
+static inline void in_windows(send_message *send, unsigned count) {
     for (unsigned i = 0; i < count; i += WINDOW) {
         poll_end(&ends[0]);
         for (int k = 1; k <= WINDOW; k++)
-            send_message(&ends[0], k < WINDOW ? &more : NULL);
+            send(&ends[0], k < WINDOW ? &more : NULL);
         await(&ends[1], ends[1].received + WINDOW);
         poll_end(&ends[1]); /* empty, as a loop's are now and then: it says what was taken */
     }
+}
+
+static void library_one(unsigned count) {
+    one_by_one(send_alloc, count);
+}
+
+static void library_one_copy(unsigned count) {
+    one_by_one(send_copy, count);
+}
+
+static void library_window(unsigned count) {
+    in_windows(send_alloc, count);
+}
+
+static void library_window_copy(unsigned count) {
+    in_windows(send_copy, count);
 }
 
 static void library_requests(unsigned count) {
@@ -373,8 +399,8 @@ static void take_time(exchange *run, unsigned count) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: lib-cost [--time] lib|raw one|window COUNT, lib requests|many COUNT, "
-                    "lib many COUNT ACTIVE\n");
+    fprintf(stderr, "usage: lib-cost [--time] lib|raw one|window COUNT, "
+                    "lib one-copy|window-copy|requests|many COUNT, lib many COUNT ACTIVE\n");
     return 2;
 }
 
@@ -387,13 +413,20 @@ static exchange *chosen(int argc, char **argv) {
         active = argc == 4 ? (unsigned)atoi(argv[3]) : MANY;
         return active >= 1 && active <= MANY ? library_many : NULL;
     }
+    static const struct {
+        const char *kind;
+        exchange *lib, *raw;
+    } kinds[] = {{"one", library_one, raw_one},
+                 {"window", library_window, raw_window},
+                 {"one-copy", library_one_copy, NULL},
+                 {"window-copy", library_window_copy, NULL},
+                 {"requests", library_requests, NULL}};
     if (argc != 3 || (!lib && strcmp(argv[0], "raw") != 0))
         return NULL;
-    if (strcmp(argv[1], "one") == 0)
-        return lib ? library_one : raw_one;
-    if (strcmp(argv[1], "window") == 0)
-        return lib ? library_window : raw_window;
-    return lib && strcmp(argv[1], "requests") == 0 ? library_requests : NULL;
+    for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(argv[1], kinds[i].kind) == 0)
+            return lib ? kinds[i].lib : kinds[i].raw;
+    return NULL;
 }
 
 int main(int argc, char **argv) {

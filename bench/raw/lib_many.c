@@ -4,10 +4,10 @@
  * nothing costs in memory, and what all of them cost in CPU time while nothing happens.
  *
  * One process forks the other; each has one worker. The asking one opens the sessions, then keeps DEPTH
- * messages of 64 bytes on their way to and fro, each on the next session in turn; then it lets both
- * processes rest and takes the CPU time each of them used.
+ * messages of 64 bytes on their way to and fro, each on the next session in turn, or with --each DEPTH messages
+ * on every session; then it lets both processes rest and takes the CPU time each of them used.
  *
- *   lib-many [--json] [--sessions N] [--depth N] [--seconds S] [--idle S] [--credits N] [--eager BYTES]
+ *   lib-many [--json] [--sessions N] [--depth N] [--each] [--seconds S] [--idle S] [--credits N] [--eager BYTES]
  *            [--mode spin|adaptive|block] [--device NAME]
  */
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@
 #define BYTES 64
 #define LIMIT_NS 60000000000ull
 
-static bool json;
+static bool json, each;
 static uint32_t sessions = 1000, depth = 128, credits, eager, mode = SLUICE_IDLE_ADAPTIVE;
 static double seconds = 1, idle_seconds;
 static const char *device = "soft";
@@ -116,10 +116,11 @@ static _Atomic uint32_t up, closed, reason, vendor; /* of the first that closed 
 static _Atomic uint64_t echoes, sent;
 static _Atomic bool stop;
 
-static void send_next(void) {
+/* came: the session that just had one back. */
+static void send_next(const sluice_session *came) {
     static const char text[BYTES] = "a message of 64 bytes";
     uint64_t i = atomic_fetch_add_explicit(&sent, 1, memory_order_relaxed);
-    int status = sluice_send_copy(all[i % sessions], text, sizeof text, NULL);
+    int status = sluice_send_copy(came && each ? *came : all[i % sessions], text, sizeof text, NULL);
     if (status != 0)
         die(sluice_strerror(status), NULL);
 }
@@ -136,7 +137,7 @@ static void on_event(const sluice_event *event, void *arg) {
         return;
     atomic_fetch_add_explicit(&echoes, 1, memory_order_relaxed);
     if (!atomic_load_explicit(&stop, memory_order_relaxed))
-        send_next();
+        send_next(&event->session);
 }
 
 static void rest(double s) {
@@ -172,8 +173,8 @@ static void open_sessions(sluice_node *n, const char *to) {
 }
 
 static double rate(void) {
-    for (uint32_t i = 0; i < depth; i++)
-        send_next();
+    for (uint32_t i = 0; i < (each ? depth * sessions : depth); i++)
+        send_next(NULL);
     rest(seconds / 5);
     uint64_t before = echoes, start = sluice_now();
     rest(seconds);
@@ -227,9 +228,9 @@ static void ask(int sock) {
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static int usage(void) {
-    fprintf(stderr, "usage: lib-many [--json] [--sessions N] [--depth N] [--seconds S] [--idle S]"
-                    " [--credits N]\n                [--eager BYTES] [--mode spin|adaptive|block]"
-                    " [--device NAME]\n");
+    fprintf(stderr, "usage: lib-many [--json] [--sessions N] [--depth N] [--each] [--seconds S]"
+                    " [--idle S]\n                [--credits N] [--eager BYTES]"
+                    " [--mode spin|adaptive|block] [--device NAME]\n");
     return 2;
 }
 
@@ -261,6 +262,8 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
+        else if (strcmp(argv[i], "--each") == 0)
+            each = true;
         else if (i + 1 >= argc || !option(argv[i], argv[i + 1]))
             return usage();
         else
