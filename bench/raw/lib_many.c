@@ -120,7 +120,8 @@ static _Atomic bool stop;
 static void send_next(const sluice_session *came) {
     static const char text[BYTES] = "a message of 64 bytes";
     uint64_t i = atomic_fetch_add_explicit(&sent, 1, memory_order_relaxed);
-    int status = sluice_send_copy(came && each ? *came : all[i % sessions], text, sizeof text, NULL);
+    int status =
+        sluice_send_copy(came && each ? *came : all[i % sessions], text, sizeof text, NULL);
     if (status != 0)
         die(sluice_strerror(status), NULL);
 }
