@@ -17,17 +17,14 @@ void soft_tcp_acked(struct soft_qp *qp, uint32_t end) {
         qp->tcp->signalled = end; /* if it fell far behind, it would compare as ahead */
 }
 
-/* Distances between the last frame and the last acknowledged position, in words of four bytes. */
+/* As SOFT_TCP_ASK_AFTER. */
 #define ASK_EVERY (1u << 14)
-#define ASK_AFTER (1u << 28)
 #define FAR_AHEAD (1u << 30)
 
-static uint32_t unacked(const struct soft_qp *qp) {
-    return soft_tcp_position(qp->tcp->tx.framed) - ld(qp->tx_acked);
-}
+_Static_assert(FAR_AHEAD > SOFT_TCP_ASK_AFTER, "what is far ahead has to be asked for");
 
 bool soft_tcp_is_far_ahead(const struct soft_qp *qp) {
-    return qp->tcp->acks && unacked(qp) >= FAR_AHEAD;
+    return qp->tcp->acks && soft_tcp_unacked(qp) >= FAR_AHEAD;
 }
 
 /*
@@ -63,7 +60,7 @@ static uint32_t asked_to(const struct soft_qp *qp) {
 static bool is_due(const struct soft_qp *qp, uint32_t asked) {
     bool drains = qp->sq_broken || qp->state == IBV_QPS_SQD;
     return (int32_t)(qp->tcp->signalled - asked) > 0 ||
-           ((drains || unacked(qp) >= ASK_AFTER) && !ends_before(qp, asked));
+           ((drains || soft_tcp_unacked(qp) >= SOFT_TCP_ASK_AFTER) && !ends_before(qp, asked));
 }
 
 static bool may_ask(const struct soft_qp *qp) {
@@ -79,7 +76,8 @@ bool soft_tcp_ask(struct soft_qp *qp, bool idle) {
     if (!tcp->acks)
         return false;
     uint32_t framed = soft_tcp_position(tcp->tx.framed);
-    if (__builtin_expect(unacked(qp) >= ASK_AFTER, 0) && ends_before(qp, ld(qp->tx_acked))) {
+    if (__builtin_expect(soft_tcp_unacked(qp) >= SOFT_TCP_ASK_AFTER, 0) &&
+        ends_before(qp, ld(qp->tx_acked))) {
         st(qp->tx_acked, framed);
         tcp->signalled = framed;
     }

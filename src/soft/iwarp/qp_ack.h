@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 
 /*
@@ -29,6 +30,19 @@
  */
 static inline uint32_t soft_tcp_position(uint64_t at) {
     return (uint32_t)(at >> 2);
+}
+/* Distances between the last frame and the last acknowledged position, in words of four bytes. */
+#define SOFT_TCP_ASK_AFTER (1u << 28)
+
+static inline uint32_t soft_tcp_unacked(const struct soft_qp *qp) {
+    return soft_tcp_position(qp->tcp->tx.framed) - ld(qp->tx_acked);
+}
+
+/* False, as for most messages: soft_tcp_ask() has nothing to do, and soft_tcp_is_far_ahead() is false. */
+static inline bool soft_tcp_asks(const struct soft_qp *qp) {
+    return qp->tcp->acks &&
+           ((int32_t)(qp->tcp->signalled - ld(qp->tx_acked)) > 0 || qp->sq_broken ||
+            qp->state == IBV_QPS_SQD || soft_tcp_unacked(qp) >= SOFT_TCP_ASK_AFTER);
 }
 /* The peer has all bytes up to that position. */
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end);

@@ -318,21 +318,29 @@ static bool begin_stream(struct soft_tcp *tcp) {
     return iwarp_tx_begin(&tcp->tx, &message, &end) == 0;
 }
 
+/* False, as mostly behind a message: there is none to put into frames. */
+static inline bool has_message(const struct soft_qp *qp) {
+    return qp->sq_next != qp->sq_tail || qp->tcp->answer_at != qp->answer_tail ||
+           qp->tcp->rtr != IWARP_RTR_NONE || soft_tcp_asks(qp);
+}
+
 static bool next_message(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
-    if (tcp->tx.open)
+    if (tcp->tx.open || !has_message(qp))
         return false;
     if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0))
         return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
-    if (soft_tcp_ask(qp, false))
-        return true;
-    if (__builtin_expect(soft_tcp_is_far_ahead(qp), 0))
-        return false;
+    if (soft_tcp_asks(qp)) {
+        if (soft_tcp_ask(qp, false))
+            return true;
+        if (soft_tcp_is_far_ahead(qp))
+            return false;
+    }
     tcp->answer_turn = !tcp->answer_turn;
     if (tcp->answer_turn ? next_answer(qp) || next_request(qp)
                          : next_request(qp) || next_answer(qp))
         return true;
-    return !tcp->tx.open && soft_tcp_ask(qp, true);
+    return !tcp->tx.open && soft_tcp_asks(qp) && soft_tcp_ask(qp, true);
 }
 
 void soft_tcp_answer_last(struct soft_qp *qp) {
@@ -357,6 +365,10 @@ static bool transmit(struct soft_qp *qp, bool gather) {
     struct soft_tcp *tcp = qp->tcp;
     struct iwarp_tx *tx = &tcp->tx;
     uint64_t before = tx->sent;
+    if (!tx->open && before == tx->framed && !has_message(qp)) {
+        tcp->gathered = tcp->more = false;
+        return false;
+    }
     if (qp->state == IBV_QPS_INIT || tcp->mute || tcp->error != 0 || qp->give_up != 0)
         return false;
     if (__builtin_expect(cut_off(qp), 0)) {
