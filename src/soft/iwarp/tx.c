@@ -108,10 +108,36 @@ static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
     return crc;
 }
 
+/* The last segment of a message, with so little payload that it is copied: the frame is made and summed in one piece. */
+static void add_small(struct iwarp_tx *tx) {
+    uint8_t *head = side_at(tx);
+    tx->ddp.last = true;
+    size_t header = iwarp_ddp_put(head + IWARP_LENGTH_BYTES, &tx->ddp);
+    uint8_t *to = head + IWARP_LENGTH_BYTES + header;
+    unsigned segment = (unsigned)header + tx->left;
+    iwarp_put16(head, (uint16_t)segment);
+    for (; tx->at < tx->pieces; tx->at++) {
+        memcpy(to, tx->piece[tx->at].iov_base, tx->piece[tx->at].iov_len);
+        to += tx->piece[tx->at].iov_len;
+    }
+    memset(to, 0, IWARP_PAD_MAX);
+    to += iwarp_pad(segment);
+    iwarp_crc32c_put(to, tx->crc ? iwarp_crc32c(0, head, (size_t)(to - head)) : 0);
+    add_side(tx, iwarp_fpdu_bytes(segment));
+    tx->frames++;
+    tx->framed += iwarp_fpdu_bytes(segment);
+    tx->left = 0;
+    tx->open = false;
+}
+
 /* The next segment of the open message. */
 static void add_frame(struct iwarp_tx *tx) {
     uint8_t *head = side_at(tx);
     uint32_t n = tx->left < tx->segment_max ? tx->left : tx->segment_max;
+    if (n == tx->left && n <= IWARP_TX_COPY && !tx->corrupt) {
+        add_small(tx);
+        return;
+    }
     tx->ddp.last = n == tx->left;
     size_t header = iwarp_ddp_put(head + IWARP_LENGTH_BYTES, &tx->ddp);
     unsigned segment = (unsigned)header + n, pad = iwarp_pad(segment);
@@ -189,7 +215,9 @@ int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, 
     unsigned header =
         iwarp_opcode_tagged(message->opcode) ? IWARP_TAGGED_BYTES : IWARP_UNTAGGED_BYTES;
     *end = tx->framed + message_bytes((uint32_t)bytes, tx->segment_max, header);
-    fill(tx);
+    add_frame(tx);
+    if (tx->open)
+        fill(tx);
     return 0;
 }
 
@@ -227,7 +255,8 @@ uint8_t *iwarp_tx_take_back(struct iwarp_tx *tx) {
 /* ---- sending --------------------------------------------------------------------------------------------- */
 
 unsigned iwarp_tx_next(struct iwarp_tx *tx, const struct iovec **iov) {
-    fill(tx);
+    if (tx->open)
+        fill(tx);
     *iov = &tx->iov[tx->iov_at];
     return tx->iov_count - tx->iov_at;
 }
