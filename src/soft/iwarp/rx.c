@@ -87,7 +87,28 @@ static void head_done(struct iwarp_rx *rx, unsigned header) {
     rx->have = 0;
 }
 
+_Static_assert(IWARP_LENGTH_BYTES + IWARP_TAGGED_BYTES + IWARP_CRC_BYTES >=
+                   IWARP_LENGTH_BYTES + IWARP_HEADER_MAX,
+               "a whole frame with the shortest header has as many bytes as the longest header");
+
+/* Of a frame that is wholly at hand. False: the segment is too short for its header. */
+static bool take_whole_head(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
+    unsigned header = iwarp_ddp_bytes((*data)[IWARP_LENGTH_BYTES]);
+    rx->segment = iwarp_get16(*data);
+    if (rx->segment < header)
+        return false;
+    memcpy(rx->head, *data, sizeof rx->head);
+    rx->headed = true;
+    rx->left = rx->payload = rx->segment - header;
+    rx->state = STATE_BEGIN;
+    *data += IWARP_LENGTH_BYTES + header;
+    *bytes -= IWARP_LENGTH_BYTES + header;
+    return true;
+}
+
 static bool take_head(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
+    if (rx->checked && rx->have == 0 && take_whole_head(rx, data, bytes))
+        return true;
     if (!gather(rx, rx->head, IWARP_LENGTH_BYTES, data, bytes))
         return false;
     rx->segment = iwarp_get16(rx->head);
@@ -167,8 +188,12 @@ static bool take_payload(struct iwarp_rx *rx, const uint8_t **data, size_t *byte
 
 static bool take_tail(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
     unsigned pad = iwarp_pad(rx->segment);
-    if (!gather(rx, rx->tail, pad + IWARP_CRC_BYTES, data, bytes))
+    if (rx->checked && rx->have == 0 && *bytes >= pad + IWARP_CRC_BYTES) {
+        *data += pad + IWARP_CRC_BYTES;
+        *bytes -= pad + IWARP_CRC_BYTES;
+    } else if (!gather(rx, rx->tail, pad + IWARP_CRC_BYTES, data, bytes)) {
         return false;
+    }
     count_check(rx, rx->tail, pad);
     if (rx->crc && !rx->checked && rx->check != iwarp_crc32c_get(rx->tail + pad)) {
         refuse(rx, IWARP_MPA_CRC);
@@ -210,6 +235,8 @@ size_t iwarp_rx_feed(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
     size_t left = bytes;
     if (rx->status == IWARP_RX_WAITING)
         rx->status = IWARP_RX_OPEN;
+    else if (bytes == 0)
+        return 0;
     while (rx->status == IWARP_RX_OPEN && step(rx, &data, &left))
         continue;
     return bytes - left;
