@@ -87,16 +87,23 @@ void soft_tcp_want_tick(struct soft_qp *qp) {
 static void heat(struct soft_qp *qp) {
     set_hot(qp, true);
     qp->tcp->empty = 0;
-    qp->tcp->moved_ns = soft_now_ns();
+    qp->tcp->moved_ns = 0;
+}
+
+/* For how long nothing moved, as far as the looks at the clock tell. */
+static uint64_t still_ns(struct soft_tcp *tcp, uint64_t now) {
+    if (tcp->moved_ns == 0)
+        tcp->moved_ns = now;
+    return now - tcp->moved_ns;
 }
 
 /* True: nothing moved in this turn of a hot QP, nor for longer than the limit before it. */
 static bool is_quiet(struct soft_tcp *tcp, uint64_t limit) {
-    return ++tcp->empty % LOOK_AT_CLOCK == 0 && soft_now_ns() - tcp->moved_ns > limit;
+    return ++tcp->empty % LOOK_AT_CLOCK == 0 && still_ns(tcp, soft_now_ns()) > limit;
 }
 
 bool soft_tcp_stays_hot(struct soft_qp *qp, uint64_t now) {
-    return soft_tcp_waits_to_be_told(qp) && now - qp->tcp->moved_ns < CROWD_NS &&
+    return soft_tcp_waits_to_be_told(qp) && still_ns(qp->tcp, now) < CROWD_NS &&
            soft_tcp_polled(qp);
 }
 

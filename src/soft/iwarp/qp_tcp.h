@@ -77,8 +77,8 @@ struct soft_tcp {
     uint32_t watched;                 /* events the engine watches for */
     uint32_t turns;                   /* of progress, by pollers and the engine */
     uint32_t empty;                   /* turns since something moved */
-    uint64_t moved_ns;
-    unsigned seen_polls[2]; /* counts of polls of both CQs, when last compared */
+    uint64_t moved_ns;                /* 0: something moved since the clock was last read */
+    unsigned seen_polls[2];           /* counts of polls of both CQs, when last compared */
     uint8_t ord, ird;
     struct sink *sink; /* of the current turn */
     /* Effects of a fault plan, or of a port that is down; qp_fault.c. */
