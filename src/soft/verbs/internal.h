@@ -29,6 +29,8 @@ int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 /* The same, but all of them or none. 0 or an errno. */
 int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
+/* qp->lock, which it gives back: sends requests that were recorded, the last part of a call that posts. */
+void soft_post_recorded(struct soft_qp *qp);
 
 #define SOFT_MANY 32u /* QPs of a CQ: up to here all are looked at in every poll */
 

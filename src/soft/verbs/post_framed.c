@@ -11,6 +11,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/internal.h"
 #include "soft/verbs/post_short.h"
 
 #define HEADER 24u
@@ -78,6 +79,30 @@ static inline int not_now(struct soft_qp *qp) {
     return EAGAIN;
 }
 
+/* What goes over a socket is recorded first: inline, header and payload together. */
+static __attribute__((noinline)) int post_recorded(struct soft_qp *qp, uint64_t word0,
+                                                   uint64_t word1, const uint8_t *from,
+                                                   uint32_t bytes, uint64_t wr_id) {
+    const uint64_t header[] = {word0, word1, 0};
+    uint32_t size = bytes & ~SOFT_FRAMED_SIGNALED;
+    struct soft_wqe *wqe = wqe_at(qp, qp->sq_tail);
+    if (!qp->tcp || qp->state != IBV_QPS_RTS || HEADER + size > qp->max_inline ||
+        qp->sq_tail - qp->sq_free >= qp->sq_max_wr)
+        return not_now(qp);
+    unsigned flags = IBV_SEND_INLINE | (bytes != size || qp->sq_sig_all ? IBV_SEND_SIGNALED : 0u);
+    uint8_t *to = memcpy(wqe_inline(qp, qp->sq_tail), header, HEADER);
+    memcpy(to + HEADER, from, size);
+    *wqe = (struct soft_wqe){.wr_id = wr_id,
+                             .total = HEADER + size,
+                             .opcode = IBV_WR_SEND,
+                             .flags = (uint8_t)flags,
+                             .num_sge = 1,
+                             .inlined = 1};
+    qp->sq_tail++;
+    soft_post_recorded(qp);
+    return 0;
+}
+
 static __attribute__((noinline)) int post_wide(struct soft_qp *qp, uint64_t word0, uint64_t word1,
                                                const uint8_t *from, uint32_t bytes,
                                                uint64_t wr_id) {
@@ -86,7 +111,7 @@ static __attribute__((noinline)) int post_wide(struct soft_qp *qp, uint64_t word
         return EAGAIN;
     struct soft_ring *ring = ld(qp->tx);
     if (!is_plain(qp) || !room_for(qp, ring, soft_span(HEADER + size)))
-        return not_now(qp);
+        return post_recorded(qp, word0, word1, from, bytes, wr_id);
     fill_wide(qp, ring, word0, word1, from, size);
     record(qp, HEADER + size, bytes != size, wr_id);
     return done(qp);
@@ -102,7 +127,7 @@ int soft_post_framed(struct ibv_qp *ibqp, uint64_t word0, uint64_t word1, const 
         return EAGAIN;
     struct soft_ring *ring = ld(qp->tx);
     if (__builtin_expect(!is_plain(qp) || !room_for(qp, ring, 1), 0))
-        return not_now(qp);
+        return post_recorded(qp, word0, word1, from, bytes, wr_id);
     fill(qp, ring, word0, word1, from, size);
     record(qp, HEADER + size, bytes != size, wr_id);
     return done(qp);

@@ -293,6 +293,29 @@ static bool posted(struct soft_qp *qp) {
     return tick;
 }
 
+/* What was recorded goes as far as it can. */
+static void send_recorded(struct soft_qp *qp) {
+    st(qp->unretired, qp->sq_tail - qp->sq_head);
+    soft_requester(qp);
+    if (qp->early) /* what was handed over is complete */
+        soft_retire(qp, &(struct sink){.cq = NULL});
+}
+
+/* Gives the lock back, at the end of a call that posted. */
+static void leave(struct soft_qp *qp) {
+    bool tick = posted(qp);
+    spin_unlock(&qp->lock);
+    if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0))
+        soft_cq_pollset_warm(qp);
+    if (__builtin_expect(tick, 0))
+        soft_qp_timer_want();
+}
+
+void soft_post_recorded(struct soft_qp *qp) {
+    send_recorded(qp);
+    leave(qp);
+}
+
 static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
     int rc = 0;
     if (__builtin_expect(soft_stale(qp), 0)) {
@@ -316,23 +339,15 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
                 break;
             post_long(qp, wr, total);
         }
-        st(qp->unretired, qp->sq_tail - qp->sq_head);
-        soft_requester(qp);
-        if (qp->early) /* what was handed over is complete */
-            soft_retire(qp, &(struct sink){.cq = NULL});
+        send_recorded(qp);
     }
     if (ring && published != qp->tx_pos) {
         slot_publish(qp, ring);
         bell_after(qp, qp->peer_recv_armed);
     }
-    bool tick = posted(qp);
-    spin_unlock(&qp->lock);
-    if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0))
-        soft_cq_pollset_warm(qp);
+    leave(qp);
     if (rc != 0)
         *bad = wr;
-    if (__builtin_expect(tick, 0))
-        soft_qp_timer_want();
     return rc;
 }
 
