@@ -198,6 +198,8 @@ expect 2 "-l: 0 is out of range: 1 to 1024" sluice-bw -l 0
 expect 2 "--credits: 3 is out of range" sluice-bw --credits 3
 expect 2 "--requests: 257 is out of range" sluice-bw --requests 257
 expect 2 "--requests is for the client" sluice-bw --requests 1
+expect 2 "--region and --copy exclude" sluice-bw --region --copy
+expect 2 "--region and --copy are for messages" sluice-bw 127.0.0.1 --requests 1 --copy
 expect 2 "--requests and -b exclude" sluice-bw 127.0.0.1 --requests 1 -b
 expect 2 "HOST:PORT sends, -l PORT receives" sluice-cat
 expect 2 "'host:1' is one argument too many" sluice-cat -l 1 host:1
@@ -283,6 +285,11 @@ for size in 0 192 200 300K; do
     run sluice-bw "127.0.0.1:$port" -b -s $size -n 300 --json </dev/null
     check "bw -b -s $size: status $status" [ "$status" = 0 ]
     check "bw -b -s $size: not 600 messages" grep -q '"messages": 600,' "$work/out"
+done
+for from in region:64 region:300K copy:0 copy:64 copy:300K; do
+    run sluice-bw "127.0.0.1:$port" --${from%:*} -s ${from#*:} -n 300 --json </dev/null
+    check "bw --$from: status $status" [ "$status" = 0 ]
+    check "bw --$from: not 300 messages" grep -q '"messages": 300,' "$work/out"
 done
 for depth in 1 32 256; do
     run sluice-bw "127.0.0.1:$port" --requests $depth -s 64 -n 3000 --json </dev/null

@@ -8,6 +8,7 @@
  * server's share is nothing. The client closes its data with END, the server with DONE.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <sluice/memory.h>
@@ -24,7 +25,6 @@
 #define MEMCPY_FROM 4096 /* below, a copy's time is that of the clock */
 
 static struct perf perf;
-static bool from_region; /* --region */
 
 struct stream {
     struct perf *perf;
@@ -38,6 +38,7 @@ struct stream {
     struct control heard;  /* the peer's END or DONE */
     sluice_msg *held;      /* refused with EAGAIN, to be sent next */
     sluice_region *region; /* --region: what is sent, every time; else NULL */
+    uint8_t *bytes;        /* --copy: likewise */
 };
 
 static bool data_left(const struct stream *s) {
@@ -62,11 +63,17 @@ static bool last_of_list(const struct stream *s) {
     return s->sent + 1 == s->target || (s->sent + 1) % s->batch == 0;
 }
 
-/* Data from the region. As send_one(). */
-static int send_from_region(struct stream *s) {
+/* Data that stays this program's: from the region, or copied. As send_one(). */
+static int send_own(struct stream *s) {
     struct endpoint *ep = &s->perf->ep;
-    sluice_piece piece = {sluice_region_data(s->region), s->size, s->region};
-    int status = sluice_send_pieces(ep->session, &piece, 1, last_of_list(s) ? NULL : &more);
+    const sluice_send_options *o = last_of_list(s) ? NULL : &more;
+    int status;
+    if (s->region) {
+        sluice_piece piece = {sluice_region_data(s->region), s->size, s->region};
+        status = sluice_send_pieces(ep->session, &piece, 1, o);
+    } else {
+        status = sluice_send_copy(ep->session, s->bytes, s->size, o);
+    }
     s->blocked = status == SLUICE_EAGAIN;
     if (s->blocked)
         return 0;
@@ -81,8 +88,8 @@ static int send_one(struct stream *s) {
     struct endpoint *ep = &s->perf->ep;
     bool data = s->sent < s->target;
     sluice_msg *msg = s->held;
-    if (data && s->region)
-        return send_from_region(s);
+    if (data && (s->region || s->bytes))
+        return send_own(s);
     if (msg == NULL && data) {
         int status = sluice_alloc(ep->node, s->size, &msg);
         s->blocked = status == SLUICE_EAGAIN;
@@ -195,9 +202,11 @@ static int stream_run(struct stream *s) {
     struct endpoint *ep = &s->perf->ep;
     sluice_error e;
     int rc = 0;
-    if (from_region && s->target != 0 &&
+    if (s->perf->o.region && s->target != 0 &&
         sluice_region_open(ep->node, NULL, s->size, 0, &s->region, &e) != 0)
         return tool_fail("no registered memory: %s", e.text);
+    if (s->perf->o.copy && s->target != 0 && !(s->bytes = calloc(1, s->size + 1)))
+        return tool_fail("no memory for %llu bytes", (unsigned long long)s->size);
     if (s->server) { /* asleep until the client begins: it is measuring the floor */
         sluice_event event;
         rc = endpoint_await(ep, &event, PERF_FIRST_NS, NULL);
@@ -214,6 +223,8 @@ static int stream_run(struct stream *s) {
     /* All of it has arrived, or nobody cares. What is on its way still ends with the node. */
     if (s->region && sluice_region_close(s->region) == 0)
         s->region = NULL;
+    free(s->bytes);
+    s->bytes = NULL;
     return rc;
 }
 
@@ -370,9 +381,11 @@ int main(int argc, char **argv) {
          "messages on their way at most (default: the library's)"},
         {0, "credits", "N", OPTION_NUMBER, &perf.o.credits, NULL, 4, 1024, NULL,
          "receive buffers posted for the peer (default: the library's)"},
-        {0, "region", NULL, OPTION_FLAG, &from_region, NULL, 0, 0, NULL,
+        {0, "region", NULL, OPTION_FLAG, &perf.o.region, NULL, 0, 0, NULL,
          "send the same registered memory again and again, as most other\ntools do, on this side "
          "(default: each message has a buffer)"},
+        {0, "copy", NULL, OPTION_FLAG, &perf.o.copy, NULL, 0, 0, NULL,
+         "send bytes of this program again and again, which the library\ncopies, on this side"},
         {0, "requests", "DEPTH", OPTION_NUMBER, &perf.o.requests, NULL, 1, 256, NULL,
          "client: requests instead of messages, so many in flight; the\nserver sends each back as "
          "its reply"},

@@ -98,6 +98,10 @@ static int check_options(struct perf *p) {
         return tool_usage("-a and -s exclude each other: all sizes or one");
     if (o->requests != 0 && o->both_ways)
         return tool_usage("--requests and -b exclude each other");
+    if (o->region && o->copy)
+        return tool_usage("--region and --copy exclude each other");
+    if (o->requests != 0 && (o->region || o->copy))
+        return tool_usage("--region and --copy are for messages, not for --requests");
     if (o->requests != 0 && o->host == NULL)
         return tool_usage("--requests is for the client: the server does what it asks for");
     if (o->host != NULL && o->keep)

@@ -22,7 +22,7 @@
 struct perf_options {
     const char *host, *bind, *device;
     uint64_t port, size, iterations, duration_ns, warmup, cpu, mode;
-    bool all, json, keep, both_ways;
+    bool all, json, keep, both_ways, region, copy;
     uint64_t list, window, credits, requests;
     uint64_t without;    /* bits of techniques.h */
     uint64_t rendezvous; /* sluice_rendezvous */
