@@ -3,8 +3,9 @@
 #
 # figures.sh - sluice-lat and sluice-bw beside other programs of the same device, in turns within one boot:
 # ib_send_lat and ib_send_bw of perftest, both sides asleep until an event comes; fi_pingpong of libfabric, which
-# spins; rstream of librdmacm, which spins for a while before it sleeps. Only the ratios mean something: in
-# an emulated guest the times are those of the emulator.
+# spins; rstream of librdmacm, which spins for a while before it sleeps. Then the same two tools over TCP by the
+# software device beside this device of the kernel. Only the ratios mean something: in an emulated guest the times
+# are those of the emulator.
 #
 # Status 1 if a ratio is above its bar, or a run gave no result. A peer that is not installed is named.
 set -uo pipefail
@@ -151,6 +152,24 @@ done
 for size in 64 4096 65536; do
     turns bandwidth "$size" ib_send_bw MiB/s more bw -- perftest ib_send_bw 4 -s "$size" -n 2000
 done
+
+# beside WHAT SIZE UNIT BETTER OWN - with this device, and over TCP with the software device, in turns
+beside() {
+    local ours=() theirs=() round
+    for ((round = 0; round < ROUNDS; round++)); do
+        SLUICE_DEVICE=soft SLUICE_SOFT_NET=require "$5" "$2"
+        ours+=("${cell:-0}")
+        "$5" "$2"
+        theirs+=("${cell:-0}")
+    done
+    row "$1" "$2" "$device" "$3" "$4" "${ours[@]}" -- "${theirs[@]}"
+}
+bars[latency/$device]=1 bars[bandwidth/$device]=1
+for mode in spin block; do
+    beside latency 64 us less lat
+    beside bandwidth 65536 MiB/s more bw
+done
+
 mode=spin
 turns latency 64 fi_pingpong us less lat -- pingpong 64
 mode=adaptive
