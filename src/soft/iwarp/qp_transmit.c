@@ -178,6 +178,11 @@ static enum soft_outcome begin_immediate(struct soft_qp *qp, const struct soft_w
 static enum soft_outcome begin_request(struct soft_qp *qp, struct soft_wqe *wqe) {
     if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
         return SOFT_NO_ROOM;
+    if (wqe->opcode == IBV_WR_SEND && wqe->inlined && !(wqe->flags & IBV_SEND_SOLICITED) &&
+        iwarp_tx_small(&qp->tcp->tx, wqe_inline(qp, qp->sq_next), wqe->total)) {
+        qp->tcp->sending = SOFT_TCP_REQUEST;
+        return SOFT_SENT;
+    }
     if (wqe->opcode == IBV_WR_BIND_MW || wqe->opcode == IBV_WR_LOCAL_INV)
         return soft_run_local(qp, wqe);
     if (wqe->opcode == IBV_WR_RDMA_READ || is_atomic(wqe->opcode))

@@ -108,24 +108,29 @@ static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
     return crc;
 }
 
+/* Pad, check value, and the whole frame of that segment into the batch: it lies at side_at(), up to `end`. */
+static void end_small(struct iwarp_tx *tx, uint8_t *end, unsigned segment) {
+    uint8_t *head = side_at(tx);
+    memset(end, 0, IWARP_PAD_MAX);
+    end += iwarp_pad(segment);
+    iwarp_put16(head, (uint16_t)segment);
+    iwarp_crc32c_put(end, tx->crc ? iwarp_crc32c(0, head, (size_t)(end - head)) : 0);
+    add_side(tx, iwarp_fpdu_bytes(segment));
+    tx->frames++;
+    tx->framed += iwarp_fpdu_bytes(segment);
+}
+
 /* The last segment of a message, with so little payload that it is copied: the frame is made and summed in one piece. */
 static void add_small(struct iwarp_tx *tx) {
-    uint8_t *head = side_at(tx);
+    uint8_t *to = side_at(tx) + IWARP_LENGTH_BYTES;
     tx->ddp.last = true;
-    size_t header = iwarp_ddp_put(head + IWARP_LENGTH_BYTES, &tx->ddp);
-    uint8_t *to = head + IWARP_LENGTH_BYTES + header;
-    unsigned segment = (unsigned)header + tx->left;
-    iwarp_put16(head, (uint16_t)segment);
+    unsigned header = (unsigned)iwarp_ddp_put(to, &tx->ddp);
+    to += header;
     for (; tx->at < tx->pieces; tx->at++) {
         memcpy(to, tx->piece[tx->at].iov_base, tx->piece[tx->at].iov_len);
         to += tx->piece[tx->at].iov_len;
     }
-    memset(to, 0, IWARP_PAD_MAX);
-    to += iwarp_pad(segment);
-    iwarp_crc32c_put(to, tx->crc ? iwarp_crc32c(0, head, (size_t)(to - head)) : 0);
-    add_side(tx, iwarp_fpdu_bytes(segment));
-    tx->frames++;
-    tx->framed += iwarp_fpdu_bytes(segment);
+    end_small(tx, to, header + tx->left);
     tx->left = 0;
     tx->open = false;
 }
@@ -219,6 +224,22 @@ int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, 
     if (tx->open)
         fill(tx);
     return 0;
+}
+
+bool iwarp_tx_small(struct iwarp_tx *tx, const void *from, uint32_t bytes) {
+    if (tx->open || tx->ended || tx->corrupt || bytes > IWARP_TX_COPY ||
+        bytes > tx->mulpdu - IWARP_UNTAGGED_BYTES || !has_room(tx, 1, 0))
+        return false;
+    uint8_t *to = side_at(tx) + IWARP_LENGTH_BYTES;
+    struct iwarp_ddp ddp = {.opcode = IWARP_SEND,
+                            .last = true,
+                            .queue = IWARP_QUEUE_SEND,
+                            .msn = tx->msn[IWARP_QUEUE_SEND]++};
+    to += iwarp_ddp_put(to, &ddp);
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+    end_small(tx, to + bytes, IWARP_UNTAGGED_BYTES + bytes);
+    return true;
 }
 
 void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *terminate) {

@@ -81,6 +81,8 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu);
  * is still open, or the batch is full: send first. EINVAL: too many pieces, or 4 GiB and more. EPIPE: tx->ended.
  */
 int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, uint64_t *end);
+/* A whole SEND of bytes that lie in one piece, which it copies. False: nothing happened; iwarp_tx_begin() knows more. */
+bool iwarp_tx_small(struct iwarp_tx *tx, const void *from, uint32_t bytes);
 /* Adds a Terminate as the last message, behind the frames of the batch; the rest of an open message is dropped. */
 void iwarp_tx_terminate(struct iwarp_tx *tx, const struct iwarp_terminate *terminate);
 /*
