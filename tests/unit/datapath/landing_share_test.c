@@ -260,6 +260,27 @@ static void nobody_goes_because_this_loop_was_away(void **state) {
     pair_close(&p);
 }
 
+/* Its peer hung up meanwhile: no queue pair is left to ask which peer it was when the message needs memory. */
+static void a_message_in_frames_is_there_after_the_queue_pair(void **state) {
+    (void)state;
+    struct pair p;
+    open_pair(&p);
+    another(&p);
+    struct session *s = pair_session(&p.a);
+    uint32_t bytes = pair_session(&p.b)->tx.frame_payload + 1;
+    pair_session(&p.b)->tx.rndv_above = UINT64_MAX;
+    assert_int_equal(pair_send(&p.b, bytes, 9, SLUICE_SEND(.tag = 1)), 0);
+    pair_expect(&p, &p.b, SLUICE_SENT); /* the application of the other side takes nothing */
+    assert_true(s->rx.held.head && s->rx.held.head->next);
+    sluice_hangup(p.b.session, 0);
+    pair_await(&p, s->state == SESSION_GONE);
+    assert_true(!s->connection.qp && s->rx.held.head && !s->landing.of_peer);
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, bytes, 9));
+    pair_expect(&p, &p.a, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_that_holds_nothing_gets_memory),
@@ -271,6 +292,7 @@ int main(void) {
         cmocka_unit_test(a_session_that_waits_for_memory_ends_once),
         cmocka_unit_test(who_stands_still_stays_while_nobody_waits),
         cmocka_unit_test(nobody_goes_because_this_loop_was_away),
+        cmocka_unit_test(a_message_in_frames_is_there_after_the_queue_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
