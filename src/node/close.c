@@ -181,6 +181,15 @@ static bool in_handler(const sluice_node *n) {
     return nested;
 }
 
+/* Memory that sessions held for messages on their way came back with the last of them. */
+static void assert_landed(const sluice_node *n) {
+    if (!ASSERTIONS || session_table_used_count(n->index) > 0)
+        return;
+    ASSERT(atomic_load(&n->landing_bytes) == 0);
+    for (unsigned i = 0; i < sizeof n->landing_of_peers / sizeof n->landing_of_peers[0]; i++)
+        ASSERT(atomic_load(&n->landing_of_peers[i]) == 0);
+}
+
 struct closing {
     sluice_node *n;
     uint64_t grace_ns, start_ns;
@@ -199,6 +208,7 @@ static void close_all(struct closing *c) {
     end_sessions(n, c->grace_ns);
     workers_stop(n);
     close_loops(n);
+    assert_landed(n);
     cm_close(n->cm);
     regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);

@@ -278,10 +278,21 @@ int loop_open(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e
     return status;
 }
 
+/* What sessions count on their loop is nothing without any. Those that were given up count for ever. */
+static void assert_forgotten(const struct sluice_loop *l) {
+    if (!ASSERTIONS || l->sessions)
+        return;
+    ASSERT(!l->dirty && !l->notices && !l->dying && !l->outcomes.head);
+    ASSERT(l->retries == 0 && l->pin_waits == 0 && l->downs == 0 && l->settling == 0);
+    ASSERT(l->totals.sessions == 0 && l->totals.retained == 0);
+    ASSERT(l->cq_used == l->srq.queue.depth * (l->srq.queue.srq != NULL));
+}
+
 void loop_close(struct sluice_loop *l) {
     loop_assert_inside(l);
     event_take_back(l);
     session_reap(l);
+    assert_forgotten(l);
     loop_publish(l);
     atomic_store_explicit(&l->stats->in_use, 0, memory_order_relaxed);
     delist(l);

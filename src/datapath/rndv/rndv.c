@@ -223,6 +223,7 @@ void rndv_drop(struct sluice_loop *l, struct session *s) {
     if (!s->rndv)
         return;
     rndv_rx_drop(l, s);
+    ASSERT(s->rndv->landing_bytes == 0 && s->rndv->out_count == 0 && s->rndv->out_writes == 0);
     free(s->rndv);
     s->rndv = NULL;
 }
