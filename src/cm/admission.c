@@ -160,6 +160,11 @@ void admission_init(struct cm *cm) {
     CDS_INIT_LIST_HEAD(&cm->admission.queue.conns);
 }
 
+bool admission_idle(const struct cm *cm) {
+    const struct admission *admit = &cm->admission;
+    return admit->open.count == 0 && admit->queue.count == 0 && admit->asking == 0;
+}
+
 static bool has_slot(const struct cm *cm) {
     return cm->admission.open.count < cm->node->options.handshakes_max;
 }

@@ -52,6 +52,8 @@ struct admission {
 };
 
 void admission_init(struct cm *cm);
+/* No request has a handshake, waits for one, or waits for the application. For assertions. */
+bool admission_idle(const struct cm *cm);
 /* Whether there is room for one more request; asks: the application is to be asked first. */
 bool admission_room(const struct cm *cm, bool asks);
 /* A request may be served: now, or when those before it have been. */

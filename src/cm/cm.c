@@ -399,6 +399,7 @@ void cm_close(struct cm *cm) {
     struct cm_conn *conn;
     cds_list_for_each_entry(conn, &cm->conns, link)
         end_given_up(cm, conn);
+    ASSERT(!cds_list_empty(&cm->conns) || admission_idle(cm));
     replay_close(cm->node->replay);
     wakeup_close(&cm->mailbox->wakeup);
     if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))
