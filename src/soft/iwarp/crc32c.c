@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * crc32c.c - the polynomial 0x1edc6f41 reflected, from and to all ones. The CPU's instruction computes it, SSE4.2 (in
- * three chains where there is PCLMUL) or ARMv8's CRC32, if the running CPU has one; a table otherwise.
+ * three chains where there is PCLMUL) or ARMv8's CRC32, if the running CPU has one; a table otherwise. Where the CPU
+ * has carry-less products of 512 bits, long input is folded.
  *
  * Pure; any thread.
  */
@@ -123,6 +124,64 @@ by_chains(uint32_t state, const uint8_t *at, size_t bytes) {
     return by_instruction(state, at, bytes);
 }
 
+/* ---- by folding 256 bytes at a time ----------------------------------------------------------------------- */
+
+/*
+ * A block of 16 bytes is moved on over D bytes by two carry-less products, of its first half with x to the power of
+ * 8 D + 31 and of its second with 8 D - 33, both modulo the polynomial and reflected; the result is added to the block
+ * that lies D bytes behind it. An instruction does that for four blocks. The instruction above reduces the last one.
+ */
+#define FOLD_BYTES 256u
+#define FOLD_16 0x493c7d27, 0xf20c0dfe /* second half, first half */
+#define FOLD_64 0x9e4addf8, 0x740eef02
+#define FOLD_256 0xb9e02b86, 0xdcb17aa4
+
+#define WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
+
+static bool has_folds(void) {
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") &&
+           __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq");
+}
+
+/* Four blocks, moved on, and those that lie there. */
+WIDE static inline __m512i fold_wide(__m512i blocks, __m512i by, __m512i there) {
+    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(blocks, by, 0x00),
+                                     _mm512_clmulepi64_epi128(blocks, by, 0x11), there, 0x96);
+}
+
+WIDE static inline __m128i fold_one(__m128i block, __m128i by, __m128i there) {
+    return _mm_xor_si128(
+        _mm_xor_si128(_mm_clmulepi64_si128(block, by, 0x00), _mm_clmulepi64_si128(block, by, 0x11)),
+        there);
+}
+
+/* Of at least FOLD_BYTES. */
+WIDE static uint32_t by_folds(uint32_t state, const uint8_t *at, size_t bytes) {
+    const __m512i by_256 = _mm512_broadcast_i32x4(_mm_set_epi64x(FOLD_256));
+    const __m512i by_64 = _mm512_broadcast_i32x4(_mm_set_epi64x(FOLD_64));
+    const __m128i by_16 = _mm_set_epi64x(FOLD_16);
+    __m512i part[4];
+    for (unsigned i = 0; i < 4; i++)
+        part[i] = _mm512_loadu_si512(at + 64 * i);
+    part[0] = _mm512_xor_si512(part[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)state)));
+    at += FOLD_BYTES, bytes -= FOLD_BYTES;
+    for (; bytes >= FOLD_BYTES; bytes -= FOLD_BYTES, at += FOLD_BYTES)
+        for (unsigned i = 0; i < 4; i++)
+            part[i] = fold_wide(part[i], by_256, _mm512_loadu_si512(at + 64 * i));
+    for (unsigned i = 1; i < 4; i++)
+        part[i] = fold_wide(part[i - 1], by_64, part[i]);
+    __m512i last = part[3];
+    for (; bytes >= 64; bytes -= 64, at += 64)
+        last = fold_wide(last, by_64, _mm512_loadu_si512(at));
+    __m128i block =
+        fold_one(_mm512_castsi512_si128(last), by_16, _mm512_extracti32x4_epi32(last, 1));
+    block = fold_one(block, by_16, _mm512_extracti32x4_epi32(last, 2));
+    block = fold_one(block, by_16, _mm512_extracti32x4_epi32(last, 3));
+    uint64_t wide = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(block));
+    wide = _mm_crc32_u64(wide, (uint64_t)_mm_extract_epi64(block, 1));
+    return by_instruction((uint32_t)wide, at, bytes);
+}
+
 #elif defined(__aarch64__) && defined(__AARCH64EL__)
 
 static bool has_instruction(void) {
@@ -169,16 +228,37 @@ static uint32_t by_chains(uint32_t state, const uint8_t *at, size_t bytes) {
     return by_instruction(state, at, bytes);
 }
 
+#define FOLD_BYTES SIZE_MAX
+
+static bool has_folds(void) {
+    return false;
+}
+
+static uint32_t by_folds(uint32_t state, const uint8_t *at, size_t bytes) {
+    return by_instruction(state, at, bytes);
+}
+
 #endif
 
 /* ---- calls of other files -------------------------------------------------------------------------------- */
 
 bool iwarp_crc32c_has(enum iwarp_crc_way way) {
-    return way == IWARP_CRC_TABLE || (way == IWARP_CRC_CHAINS ? has_chains() : has_instruction());
+    switch (way) {
+    case IWARP_CRC_FOLDS:
+        return has_folds();
+    case IWARP_CRC_CHAINS:
+        return has_chains();
+    case IWARP_CRC_INSTRUCTION:
+        return has_instruction();
+    default:
+        return true;
+    }
 }
 
 uint32_t iwarp_crc32c_by(enum iwarp_crc_way way, uint32_t crc, const void *data, size_t bytes) {
     switch (way) {
+    case IWARP_CRC_FOLDS:
+        return bytes >= FOLD_BYTES ? ~by_folds(~crc, data, bytes) : ~by_chains(~crc, data, bytes);
     case IWARP_CRC_CHAINS:
         return ~by_chains(~crc, data, bytes);
     case IWARP_CRC_INSTRUCTION:
@@ -189,6 +269,8 @@ uint32_t iwarp_crc32c_by(enum iwarp_crc_way way, uint32_t crc, const void *data,
 }
 
 uint32_t iwarp_crc32c(uint32_t crc, const void *data, size_t bytes) {
+    if (bytes >= FOLD_BYTES && has_folds())
+        return ~by_folds(~crc, data, bytes);
     if (has_chains())
         return ~by_chains(~crc, data, bytes);
     return has_instruction() ? ~by_instruction(~crc, data, bytes) : ~by_table(~crc, data, bytes);

@@ -27,7 +27,13 @@ static inline uint32_t iwarp_crc32c_get(const uint8_t in[IWARP_CRC_BYTES]) {
 }
 
 /* For tests: the ways to compute the check value, which all give the same result. */
-enum iwarp_crc_way { IWARP_CRC_TABLE, IWARP_CRC_INSTRUCTION, IWARP_CRC_CHAINS, IWARP_CRC_WAYS };
+enum iwarp_crc_way {
+    IWARP_CRC_TABLE,
+    IWARP_CRC_INSTRUCTION,
+    IWARP_CRC_CHAINS,
+    IWARP_CRC_FOLDS,
+    IWARP_CRC_WAYS
+};
 bool iwarp_crc32c_has(enum iwarp_crc_way way); /* this CPU can compute that way */
 uint32_t iwarp_crc32c_by(enum iwarp_crc_way way, uint32_t crc, const void *data, size_t bytes);
 
