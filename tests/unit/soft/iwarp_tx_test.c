@@ -90,6 +90,50 @@ static void the_bytes_are_soft_iwarps(void **state) {
     free(tx);
 }
 
+/* The short call makes the same bytes, whatever lay in the batch before. */
+static void a_small_send_is_the_same_by_either_call(void **state) {
+    (void)state;
+    static uint8_t by_pieces[sizeof wire];
+    for (unsigned crc = 0; crc < 2; crc++) {
+        struct iwarp_tx *tx = sender(crc, 1450);
+        for (size_t bytes = 0; bytes <= IWARP_TX_COPY; bytes++)
+            begin_plain(tx, IWARP_SEND, bytes, 0);
+        send_all(tx, 0);
+        size_t whole = wire_bytes;
+        memcpy(by_pieces, wire, whole);
+        iwarp_tx_init(tx, crc, 1450);
+        wire_bytes = 0;
+        for (uint32_t bytes = 0; bytes <= IWARP_TX_COPY; bytes++)
+            if (!iwarp_tx_small(tx, data, bytes)) {
+                send_all(tx, 0); /* the batch was full */
+                assert_true(iwarp_tx_small(tx, data, bytes));
+            }
+        send_all(tx, 0);
+        assert_int_equal(wire_bytes, whole);
+        assert_memory_equal(wire, by_pieces, whole);
+        free(tx);
+    }
+}
+
+static void the_short_call_leaves_what_it_is_not_for(void **state) {
+    (void)state;
+    struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
+    assert_false(iwarp_tx_small(tx, data, IWARP_MULPDU_MIN - IWARP_UNTAGGED_BYTES + 1));
+    assert_false(iwarp_tx_small(tx, data, IWARP_TX_COPY + 1));
+    tx->corrupt = true; /* the fault is made in a frame of the long way */
+    assert_false(iwarp_tx_small(tx, data, 8));
+    tx->corrupt = false;
+    assert_int_equal(tx->framed, 0);
+    begin_plain(tx, IWARP_SEND, LARGE, 0);
+    assert_true(tx->open);
+    assert_false(iwarp_tx_small(tx, data, 8)); /* it would lie inside of the other */
+    send_all(tx, 0);
+    assert_true(iwarp_tx_small(tx, data, 8));
+    iwarp_tx_terminate(tx, &(struct iwarp_terminate){.refusal = IWARP_MPA_CRC});
+    assert_false(iwarp_tx_small(tx, data, 8));
+    free(tx);
+}
+
 struct trip {
     bool crc;
     unsigned mulpdu;
@@ -372,6 +416,8 @@ static void what_is_too_much_for_a_message_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bytes_are_soft_iwarps),
+        cmocka_unit_test(a_small_send_is_the_same_by_either_call),
+        cmocka_unit_test(the_short_call_leaves_what_it_is_not_for),
         TRIP(in_one_go, true, 1450, sizeof wire, sizeof wire, 0),
         TRIP(byte_by_byte, true, 1450, 1, 1, 0),
         TRIP(in_random_parts, true, 1450, 0, 0, 0),
