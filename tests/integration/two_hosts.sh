@@ -5,25 +5,8 @@
 # who may make user namespaces. Skipped where nobody may, or where what it takes is missing.
 set -euo pipefail
 
-bin=${1:-${SLUICE_BIN_DIR:-}}
-for word in unshare nsenter setpriv ip; do
-    command -v "$word" > /dev/null || { echo "skipped: no $word" && exit 77; }
-done
-if [[ ${TWO_HOSTS:-} != inside ]]; then
-    unshare -Urn true 2> /dev/null || { echo "skipped: no user namespaces" && exit 77; }
-    export TWO_HOSTS=inside
-    exec unshare -Urn bash "${BASH_SOURCE[0]}" "$bin"
-fi
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/two-hosts.XXXXXX")
-other='' server=''
-finish() {
-    [[ -z $server ]] || kill "$server" 2> /dev/null || true
-    [[ -z $other ]] || kill "$other" 2> /dev/null || true
-    wait
-    rm -rf "$work"
-}
-trap finish EXIT
+# shellcheck source=tests/support/two_hosts.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/two_hosts.sh"
 
 fail() {
     echo "FAILED: $*"
@@ -32,21 +15,8 @@ fail() {
 
 # ---- two hosts ---------------------------------------------------------------------------------------
 
-unshare -n setpriv --pdeathsig KILL sleep 600 &
-other=$!
-own=$(readlink /proc/self/ns/net)
-until [[ $(readlink "/proc/$other/ns/net") != "$own" ]]; do sleep 0.01; done
-there() { nsenter -t "$other" -n "$@"; }
-
 ip link add here type veth peer name there netns "$other" 2> /dev/null || { echo "skipped: no veth" && exit 77; }
-ip link set lo up
-there ip link set lo up
-ip addr add 10.77.0.1/24 dev here
-there ip addr add 10.77.0.2/24 dev there
-ip addr add fd77::1/64 dev here nodad
-there ip addr add fd77::2/64 dev there nodad
-ip link set here up
-there ip link set there up
+hosts_up
 
 # serve COMMAND... - on the other host; its port in $port, from its first words.
 serve() {
@@ -67,7 +37,6 @@ serve() {
 served() {
     local status=0
     wait "$server" || status=$?
-    server=''
     ((status == 0)) || fail "the server ended with status $status: $(cat "$work/said")"
 }
 
@@ -97,11 +66,9 @@ carry() {
     cmp "$work/bytes" "$work/served" || fail "sluice-cat $*: other bytes arrived"
 }
 carry
-ip link set here mtu 9000
-there ip link set there mtu 9000
+hosts_mtu 9000
 carry with jumbo frames
-ip link set here mtu 1280
-there ip link set there mtu 1280
+hosts_mtu 1280
 carry with small frames
 
 # One that loses, delays and swaps packets.

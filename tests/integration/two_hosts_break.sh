@@ -9,15 +9,8 @@
 # With SLUICE_TEST_LONG=1 the cable is out for three seconds and for thirty, with keepalive as it is by default.
 set -euo pipefail
 
-bin=${1:-${SLUICE_BIN_DIR:-}}
-for word in unshare nsenter setpriv ip; do
-    command -v "$word" > /dev/null || { echo "skipped: no $word" && exit 77; }
-done
-if [[ ${TWO_HOSTS:-} != inside ]]; then
-    unshare -Urn true 2> /dev/null || { echo "skipped: no user namespaces" && exit 77; }
-    export TWO_HOSTS=inside
-    exec unshare -Urn bash "${BASH_SOURCE[0]}" "$bin"
-fi
+# shellcheck source=tests/support/two_hosts.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/two_hosts.sh"
 
 # Two intervals without a word end a session. TCP itself would try for 20 s.
 if [[ ${SLUICE_TEST_LONG:-0} != 0 ]]; then
@@ -26,18 +19,6 @@ else
     short_s=1 long_s=0 bearing=(keepalive_ms=2000) ending=(keepalive_ms=500)
 fi
 keepalive=22 # SLUICE_REASON_KEEPALIVE
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/two-hosts-break.XXXXXX")
-started=()
-finish() {
-    for pid in "${started[@]}"; do
-        kill -CONT "$pid" 2> /dev/null || true
-        kill -KILL "$pid" 2> /dev/null || true
-    done
-    wait 2> /dev/null
-    rm -rf "$work"
-}
-trap finish EXIT
 
 fail() {
     echo "FAILED: $*"
@@ -61,17 +42,7 @@ until_is() {
 
 # ---- two hosts and a switch --------------------------------------------------------------------------
 
-namespace() { # its process in $made
-    unshare -n setpriv --pdeathsig KILL sleep 600 &
-    made=$!
-    started+=("$made")
-    local own
-    own=$(readlink /proc/self/ns/net)
-    until [[ $(readlink "/proc/$made/ns/net") != "$own" ]]; do sleep 0.01; done
-}
-namespace && other=$made
 namespace && switch=$made
-there() { nsenter -t "$other" -n "$@"; }
 between() { nsenter -t "$switch" -n "$@"; }
 
 ip link add name here type veth peer name port0 netns "$switch" 2> /dev/null || { echo "skipped: no veth" && exit 77; }
@@ -81,12 +52,7 @@ for port in port0 port1; do
     between ip link set "$port" master bridge up
 done
 between ip link set bridge up
-ip link set lo up
-there ip link set lo up
-ip addr add 10.77.0.1/24 dev here
-there ip addr add 10.77.0.2/24 dev there
-ip link set here up
-there ip link set there up
+hosts_up
 
 cable() { # out|in
     case $1 in
@@ -95,7 +61,6 @@ cable() { # out|in
     esac
 }
 
-hosts_mtu() { ip link set here mtu "$1" && there ip link set there mtu "$1"; }
 switch_mtu() { between ip link set port0 mtu "$1" && between ip link set port1 mtu "$1"; }
 now=1500
 mtu() { # BYTES - the switch never lets through less than the hosts send
@@ -116,7 +81,6 @@ peer() {
     : > "$work/$name.said"
     "$@" < "$work/$name.in" > "$work/$name.said" 2>&1 &
     pid=$!
-    started+=("$pid")
     exec {input}> "$work/$name.in"
 }
 says() { grep -q "^$2" "$work/$1.said"; }
