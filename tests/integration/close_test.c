@@ -3,73 +3,36 @@
  * close_test.c - hanging up and closing, from either side, from both, in every state, any number of
  * times: each session has one CLOSED as its last event, each tagged send one outcome.
  */
-#include "support/side.h"
 #include "support/peer.h"
+#include "support/tally.h"
 
 /* ---- outcomes ------------------------------------------------------------------------------------- */
 
 enum { TAGS = 4096 };
 
-struct tally {
-    uint64_t accepted, outcomes, received, writables;
+struct tagged {
+    struct tally t;
     uint8_t seen[TAGS];
-    bool closed;
-    sluice_event end;
 };
 
-static void tally_note(struct tally *t, struct note *note) {
-    must(!t->closed); /* CLOSED is the last */
-    switch ((sluice_event_type)note->event.type) {
-    case SLUICE_SENT:
-        must(note->event.tag >= 1 && note->event.tag <= t->accepted);
-        must_data(!t->seen[note->event.tag]);
-        t->seen[note->event.tag] = 1;
-        t->outcomes++;
-        break;
-    case SLUICE_MESSAGE:
-        must(it_matches(note->msg, it_mixed(t->received), t->received));
-        t->received++;
-        break;
-    case SLUICE_WRITABLE:
-        t->writables++;
-        break;
-    case SLUICE_CLOSED:
-        t->closed = true;
-        t->end = note->event;
-        break;
-    case SLUICE_UP:
-    case SLUICE_WAKE:
-    case SLUICE_CONNECT:
-    case SLUICE_REQUEST:
-    case SLUICE_REPLY:
-    case SLUICE_LARGE:
-    case SLUICE_DONE:
-    case SLUICE_NOTIFIED:
-        must(!"an event of this kind");
+#define TAGGED(at) ((struct tagged){.t = {.session = (at), .up = true}})
+
+static void tagged_note(struct tagged *k, struct note *note) {
+    if (note->event.type == SLUICE_SENT) {
+        must(note->event.tag >= 1 && note->event.tag <= k->t.accepted);
+        must_data(!k->seen[note->event.tag]);
+        k->seen[note->event.tag] = 1;
     }
-    note_free(note);
+    tally_note(&k->t, note);
 }
 
-/* Sends the mixed stream until the window is full or `most` are on their way. */
-static bool tally_send(struct side *side, sluice_session session, struct tally *t, uint64_t most) {
-    while (t->accepted < most) {
-        int status = side_send(side, session, it_mixed(t->accepted), t->accepted, t->accepted + 1);
-        if (status != 0) {
-            must(status == SLUICE_EAGAIN || status == SLUICE_ECLOSED);
-            return false;
-        }
-        t->accepted++;
-    }
-    return true;
-}
-
-static void tally_finish(struct side *side, struct tally *t) {
-    while (!t->closed) {
+static void tagged_finish(struct side *side, struct tagged *k) {
+    while (!k->t.closed) {
         struct note note;
         must(side_next(side, &note, LIMIT_NS));
-        tally_note(t, &note);
+        tagged_note(k, &note);
     }
-    assert_int_equal(t->outcomes, t->accepted);
+    assert_int_equal(k->t.outcomes, k->t.accepted);
     side_expect_nothing(side);
 }
 
@@ -108,16 +71,16 @@ static void a_session_in_full_flow_ends_with_every_outcome(void **state) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     for (unsigned round = 0; round < 12; round++) {
-        struct tally a = {0}, b = {0};
         struct note note;
         couple_connect(&c, NULL);
-        while (a.received < 20 || b.received < 20) {
-            tally_send(&c.a, c.at_a, &a, 300);
-            tally_send(&c.b, c.at_b, &b, 300);
+        struct tagged a = TAGGED(c.at_a), b = TAGGED(c.at_b);
+        while (a.t.received < 20 || b.t.received < 20) {
+            tally_send(&a.t, &c.a, 300);
+            tally_send(&b.t, &c.b, 300);
             if (side_next(&c.a, &note, MS))
-                tally_note(&a, &note);
+                tagged_note(&a, &note);
             if (side_next(&c.b, &note, MS))
-                tally_note(&b, &note);
+                tagged_note(&b, &note);
         }
         uint64_t grace = round % 2 ? 10000 * MS : 0;
         if (round % 3 != 1)
@@ -128,17 +91,17 @@ static void a_session_in_full_flow_ends_with_every_outcome(void **state) {
             sluice_hangup(c.at_a, grace);
             sluice_hangup(c.at_a, grace);
         }
-        tally_send(&c.a, c.at_a, &a, a.accepted + 1); /* taken or not, it is counted right */
-        while (!a.closed || !b.closed) {
-            if (!a.closed && side_next(&c.a, &note, MS))
-                tally_note(&a, &note);
-            if (!b.closed && side_next(&c.b, &note, MS))
-                tally_note(&b, &note);
+        tally_send(&a.t, &c.a, a.t.accepted + 1); /* taken or not, it is counted right */
+        while (!a.t.closed || !b.t.closed) {
+            if (!a.t.closed && side_next(&c.a, &note, MS))
+                tagged_note(&a, &note);
+            if (!b.t.closed && side_next(&c.b, &note, MS))
+                tagged_note(&b, &note);
         }
-        tally_finish(&c.a, &a);
-        tally_finish(&c.b, &b);
+        tagged_finish(&c.a, &a);
+        tagged_finish(&c.b, &b);
         sluice_hangup(c.at_a, 0); /* of the dead: ignored */
-        assert_true(a.received <= b.accepted && b.received <= a.accepted);
+        assert_true(a.t.received <= b.t.accepted && b.t.received <= a.t.accepted);
     }
     couple_close(&c);
 }
@@ -151,17 +114,16 @@ static void a_grace_delivers_what_was_accepted(void **state) {
     int port = atoi(peer_expect(&peer, "port "));
     side_open(&side, handlers_of(state), NULL);
     for (unsigned round = 0; round < 3; round++) {
-        struct tally t = {0};
-        sluice_session session = side_dial(&side, port, NULL);
+        struct tagged k = TAGGED(side_dial(&side, port, NULL));
         side_expect(&side, SLUICE_UP);
-        tally_send(&side, session, &t, TAGS - 1);
-        assert_true(t.accepted > 10);
-        sluice_hangup(session, 30000 * MS);
-        tally_finish(&side, &t);
-        assert_int_equal(t.end.reason, SLUICE_REASON_LOCAL_CLOSE);
+        tally_send(&k.t, &side, TAGS - 1);
+        assert_true(k.t.accepted > 10);
+        sluice_hangup(k.t.session, 30000 * MS);
+        tagged_finish(&side, &k);
+        assert_int_equal(k.t.end.event.reason, SLUICE_REASON_LOCAL_CLOSE);
         peer_expect(&peer, "up ");
         peer_expect(&peer, "closed ");
-        assert_int_equal(peer_number(&peer, "received"), t.accepted);
+        assert_int_equal(peer_number(&peer, "received"), k.t.accepted);
         assert_int_equal(peer_number(&peer, "reason"), SLUICE_REASON_PEER_CLOSE);
     }
     side_close(&side, 0);
@@ -244,14 +206,13 @@ static void closing_a_node_in_every_state_ends_its_peers(void **state) {
     for (unsigned row = 0; row < 5; row++) {
         struct peer peer;
         struct side side;
-        struct tally t = {0};
-        sluice_session session = {0};
+        struct tally t = {.up = true};
         peer_run(&peer, "session_peer", "listen", row == 4 ? "flood" : "sink",
                  row == 1 ? "ask" : "");
         int port = atoi(peer_expect(&peer, "port "));
         side_open(&side, handlers_of(state), NULL);
         if (row > 0)
-            session = side_dial(&side, port, NULL); /* row 0: only dialing, once more below */
+            t.session = side_dial(&side, port, NULL); /* row 0: only dialing, once more below */
         switch (row) {
         case 0:
             side_dial(&side, port, NULL);
@@ -268,7 +229,7 @@ static void closing_a_node_in_every_state_ends_its_peers(void **state) {
         case 3: /* with sends on their way */
             side_expect(&side, SLUICE_UP);
             peer_expect(&peer, "up ");
-            tally_send(&side, session, &t, TAGS - 1);
+            tally_send(&t, &side, TAGS - 1);
             break;
         case 4: /* being flooded, with messages nobody fetched */
             side_expect(&side, SLUICE_UP);
@@ -299,14 +260,14 @@ static void closing_a_node_in_every_state_ends_its_peers(void **state) {
 static void closing_with_grace_delivers_what_was_accepted(void **state) {
     struct peer peer;
     struct side side;
-    struct tally t = {0};
+    struct tally t = {.up = true};
     peer_run(&peer, "session_peer", "listen", "sink");
     int port = atoi(peer_expect(&peer, "port "));
     side_open(&side, handlers_of(state), NULL);
-    sluice_session session = side_dial(&side, port, NULL);
+    t.session = side_dial(&side, port, NULL);
     side_expect(&side, SLUICE_UP);
     peer_expect(&peer, "up ");
-    tally_send(&side, session, &t, TAGS - 1);
+    tally_send(&t, &side, TAGS - 1);
     side_close(&side, 30000 * MS);
     peer_expect(&peer, "closed ");
     assert_int_equal(peer_number(&peer, "received"), t.accepted);

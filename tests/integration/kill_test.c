@@ -3,79 +3,35 @@
  * kill_test.c - kill -9 of either side at any moment: the survivor hears CLOSED with the reason
  * that the peer was lost, every tagged send has its outcome, and it ends clean.
  */
-#include "support/side.h"
 #include "support/peer.h"
+#include "support/tally.h"
 
 struct survivor {
     struct side side;
-    sluice_session session;
-    uint64_t accepted, outcomes, received;
-    bool up, full, closed;
-    sluice_event end;
+    struct tally t;
 };
-
-static void survivor_note(struct survivor *s, struct note *note) {
-    must(!s->closed);
-    switch ((sluice_event_type)note->event.type) {
-    case SLUICE_UP:
-        s->up = true;
-        s->session = note->event.session;
-        break;
-    case SLUICE_SENT:
-        must(note->event.status == 0 || note->event.status == SLUICE_EUNKNOWN ||
-             note->event.status == SLUICE_ECLOSED);
-        s->outcomes++;
-        break;
-    case SLUICE_MESSAGE:
-        must(it_matches(note->msg, it_mixed(s->received), s->received)); /* torn ones show */
-        s->received++;
-        break;
-    case SLUICE_WRITABLE:
-        s->full = false;
-        break;
-    case SLUICE_CLOSED:
-        s->closed = true;
-        s->end = note->event;
-        break;
-    case SLUICE_WAKE:
-    case SLUICE_CONNECT:
-    case SLUICE_REQUEST:
-    case SLUICE_REPLY:
-    case SLUICE_LARGE:
-    case SLUICE_DONE:
-    case SLUICE_NOTIFIED:
-        must(!"an event of this kind");
-    }
-    note_free(note);
-}
 
 /* One turn: sends what fits, takes what comes within wait_ns. */
 static void survivor_turn(struct survivor *s, bool sends, uint64_t wait_ns) {
     struct note note;
-    while (sends && s->up && !s->closed && !s->full) {
-        int status =
-            side_send(&s->side, s->session, it_mixed(s->accepted), s->accepted, s->accepted + 1);
-        if (status == SLUICE_ECLOSED)
-            break;
-        must(status == 0 || status == SLUICE_EAGAIN);
-        s->accepted += status == 0;
-        s->full = status == SLUICE_EAGAIN;
-    }
+    if (sends && s->t.up && !s->t.closed && !s->t.full)
+        tally_send(&s->t, &s->side, UINT64_MAX);
     if (side_next(&s->side, &note, wait_ns))
-        survivor_note(s, &note);
+        tally_note(&s->t, &note);
 }
 
 static void survivor_ends(struct survivor *s, uint64_t within_ns) {
     uint64_t start = sluice_now();
-    while (!s->closed && sluice_now() - start < LIMIT_NS)
+    while (!s->t.closed && sluice_now() - start < LIMIT_NS)
         survivor_turn(s, false, 100 * MS);
-    must(s->closed);
+    must(s->t.closed);
     assert_uint_in_range(sluice_now() - start, 0, within_ns);
-    if (s->end.reason != SLUICE_REASON_PEER_LOST)
-        print_error("closed: %s (%u)\n", sluice_reason_text(s->end.reason), s->end.vendor);
-    assert_int_equal(s->end.reason, SLUICE_REASON_PEER_LOST);
-    assert_int_equal(s->outcomes, s->accepted);
-    assert_int_equal(sluice_send_copy(s->session, "x", 1, NULL), SLUICE_ECLOSED);
+    if (s->t.end.event.reason != SLUICE_REASON_PEER_LOST)
+        print_error("closed: %s (%u)\n", sluice_reason_text(s->t.end.event.reason),
+                    s->t.end.event.vendor);
+    assert_int_equal(s->t.end.event.reason, SLUICE_REASON_PEER_LOST);
+    assert_int_equal(s->t.outcomes, s->t.accepted);
+    assert_int_equal(sluice_send_copy(s->t.session, "x", 1, NULL), SLUICE_ECLOSED);
     side_expect_nothing(&s->side);
 }
 
@@ -92,17 +48,19 @@ static void kill_one(bool handlers, bool dials, const char *action, bool sends, 
         snprintf(address, sizeof address, "dial:%d", side_listen(&s.side, NULL, NULL));
         peer_run(&peer, "session_peer", address, action);
     }
-    while (!s.up)
+    while (!s.t.up)
         survivor_turn(&s, sends, 100 * MS);
     while (!peer_ready(&peer))
         survivor_turn(&s, sends, MS);
     peer_expect(&peer, "up ");
-    while (!s.closed && s.received + s.outcomes < after && (sends || strcmp(action, "flood") == 0))
+    while (!s.t.closed && s.t.received + s.t.outcomes < after &&
+           (sends || strcmp(action, "flood") == 0))
         survivor_turn(&s, sends, 100 * MS);
-    if (s.closed)
-        print_error("closed by itself: %s (%u), status %d\n", sluice_reason_text(s.end.reason),
-                    s.end.vendor, s.end.status);
-    must(!s.closed);
+    if (s.t.closed)
+        print_error("closed by itself: %s (%u), status %d\n",
+                    sluice_reason_text(s.t.end.event.reason), s.t.end.event.vendor,
+                    s.t.end.event.status);
+    must(!s.t.closed);
     peer_kill(&peer);
     survivor_ends(&s, 5000 * MS);
     side_close(&s.side, 0);
@@ -134,15 +92,15 @@ static void everything_pending_has_its_outcome(void **state) {
     int port = atoi(peer_expect(&peer, "port "));
     side_open(&s.side, handlers_of(state), NULL);
     side_dial(&s.side, port, NULL);
-    while (!s.up)
+    while (!s.t.up)
         survivor_turn(&s, false, 100 * MS);
     peer_expect(&peer, "up ");
     siginfo_t info;
     kill(peer.pid, SIGSTOP);
     must(waitid(P_PID, (id_t)peer.pid, &info, WSTOPPED) == 0);
-    while (!s.full)
+    while (!s.t.full)
         survivor_turn(&s, true, 0);
-    assert_true(s.accepted - s.outcomes > 4);
+    assert_true(s.t.accepted - s.t.outcomes > 4);
     peer_kill(&peer); /* stopped as it is */
     survivor_ends(&s, 5000 * MS);
     side_close(&s.side, 0);

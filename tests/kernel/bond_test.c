@@ -58,11 +58,11 @@ static void flow_open(struct far_flow *f, bool handlers) {
 
 /* Everything is back and has its outcome, and nothing more is sent. */
 static void flow_rest(struct far_flow *f) {
-    f->full = true;
-    far_flow_on(f, f->sent, UINT64_MAX);
-    while (!f->closed && f->outcomes < f->sent)
+    f->seen.full = true;
+    far_flow_on(f, f->seen.accepted, UINT64_MAX);
+    while (!f->seen.closed && f->seen.outcomes < f->seen.accepted)
         far_flow_on(f, UINT64_MAX, sluice_now() + 20 * MS);
-    assert_false(f->closed);
+    assert_false(f->seen.closed);
 }
 
 /* Until then nothing of the session's ends. */
@@ -71,9 +71,9 @@ static void flow_rest(struct far_flow *f) {
         uint64_t limit = sluice_now() + LIMIT_NS;                                                  \
         while (!(condition)) {                                                                     \
             far_flow_on(f, UINT64_MAX, sluice_now() + 50 * MS);                                    \
-            if ((f)->closed)                                                                       \
+            if ((f)->seen.closed)                                                                  \
                 far_flow_told(f, "ended", limit - LIMIT_NS);                                       \
-            assert_false((f)->closed);                                                             \
+            assert_false((f)->seen.closed);                                                        \
             must(sluice_now() < limit);                                                            \
         }                                                                                          \
     } while (0)
@@ -99,14 +99,15 @@ static void a_failover_is_told_and_a_session_goes_on_or_has_a_true_end(void **st
     cable("ka2", false);
     flow_until(&f, told.sessions > 0 && told.changes > 0 && way_is_there("0a4d:0101", "0a4d:0102"));
     assert_true(cm_events("ADDR_CHANGE") > 0);
-    uint64_t goal = f.back + 40, begun = sluice_now();
-    f.full = false;
+    uint64_t goal = f.seen.received + 40, begun = sluice_now();
+    f.seen.full = false;
     far_flow_on(&f, goal, UINT64_MAX);
-    if (f.closed) {
+    if (f.seen.closed) {
         far_flow_told(&f, "here", begun);
-        assert_int_equal(f.end.event.reason, SLUICE_REASON_PEER_LOST);
-        assert_non_null(strstr(f.end.info.close_text, "after an address of this side changed"));
-        assert_int_equal(f.outcomes, f.sent);
+        assert_int_equal(f.seen.end.event.reason, SLUICE_REASON_PEER_LOST);
+        assert_non_null(
+            strstr(f.seen.end.info.close_text, "after an address of this side changed"));
+        assert_int_equal(f.seen.outcomes, f.seen.accepted);
         far_expect(&f.peer, "closed ");
         far_flow_dial(&f, SLUICE_OFF); /* and whoever dials now comes up */
         far_flow_messages(&f, 40);
@@ -130,7 +131,7 @@ static void a_port_that_is_down_for_a_while_ends_nothing(void **state) {
     flow_until(&f, told.again == 1 && way_is_there("0a4d:0001", "0a4d:0002"));
     assert_true(cm_events("PORT_ERR") > 0);
     assert_true(cm_events("PORT_ACTIVE") > 0);
-    f.full = false;
+    f.seen.full = false;
     far_flow_messages(&f, 100);
     far_flow_close(&f);
 }

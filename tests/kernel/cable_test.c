@@ -25,7 +25,7 @@ static void a_cable_that_is_out_for_three_seconds_loses_nothing(void **state) {
     far_flow_messages(&f, 20);
     far_cable(false);
     far_flow_on(&f, UINT64_MAX, sluice_now() + 3000 * MS);
-    assert_false(f.closed);
+    assert_false(f.seen.closed);
     far_cable(true);
     far_flow_messages(&f, 60);
     far_flow_close(&f);
@@ -42,27 +42,28 @@ static void a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both(void **sta
     stall_begin();
     far_flow_on(&f, UINT64_MAX, out + 30000 * MS);
     uint64_t here = sluice_now() - out;
-    assert_true(f.closed);
+    assert_true(f.seen.closed);
     far_flow_told(&f, "here", out);
     far_expect(&f.peer, "closed ");
     uint64_t there = sluice_now() - out, stalled = stall_end();
     print_message("there: %s after %llu ms; the machine stood still for %llu ms\n", f.peer.line,
                   (unsigned long long)(there / MS), (unsigned long long)(stalled / MS));
-    assert_true(far_flow_lost(f.end.event.reason));
+    assert_true(far_flow_lost(f.seen.end.event.reason));
     assert_true(far_flow_lost((int)peer_number(&f.peer, "reason")));
     assert_true(here <= WITHIN_NS + stalled);
     assert_true(there <= WITHIN_NS + stalled);
-    assert_int_equal(f.outcomes, f.sent); /* each has one */
+    assert_int_equal(f.seen.outcomes, f.seen.accepted); /* each has one */
     /* Nobody is there: that is what a dial says, when its time is over. */
     far_flow_try(&f, 0, 2000 * MS);
-    assert_true(f.closed);
+    assert_true(f.seen.closed);
     far_flow_told(&f, "dialed meanwhile", out);
-    assert_true(f.end.event.reason == SLUICE_REASON_TIMEOUT ||
-                f.end.event.reason == SLUICE_REASON_UNREACHABLE);
+    assert_true(f.seen.end.event.reason == SLUICE_REASON_TIMEOUT ||
+                f.seen.end.event.reason == SLUICE_REASON_UNREACHABLE);
     /* Without keepalive it is the device that gives up, after all its retries, or it bears it. */
     far_flow_on(&patient, UINT64_MAX, out + 30000 * MS);
-    far_flow_told(&patient, patient.closed ? "without keepalive" : "without keepalive: lives", out);
-    assert_true(!patient.closed || patient.end.event.reason == SLUICE_REASON_PEER_LOST);
+    far_flow_told(&patient, patient.seen.closed ? "without keepalive" : "without keepalive: lives",
+                  out);
+    assert_true(!patient.seen.closed || patient.seen.end.event.reason == SLUICE_REASON_PEER_LOST);
     flow_rest(&f, out + 30000 * MS);
     far_cable(true);
     uint64_t in = sluice_now();
@@ -71,7 +72,7 @@ static void a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both(void **sta
                   (unsigned long long)((sluice_now() - in) / MS));
     far_flow_messages(&f, 40);
     far_flow_close(&f);
-    if (!patient.closed)
+    if (!patient.seen.closed)
         far_flow_messages(&patient, 40);
     far_flow_close(&patient);
 }
@@ -90,14 +91,14 @@ static void an_interface_that_is_taken_down_ends_its_sessions(void **state) {
     far_flow_on(&f, UINT64_MAX, down + 3000 * MS);
     far_interface(true);
     far_flow_on(&f, UINT64_MAX, down + FLOW_SILENCE_NS);
-    assert_true(f.closed);
+    assert_true(f.seen.closed);
     far_flow_told(&f, "here", down);
     far_expect(&f.peer, "closed ");
     print_message("there: %s\n", f.peer.line);
-    assert_true(far_flow_lost(f.end.event.reason));
+    assert_true(far_flow_lost(f.seen.end.event.reason));
     int reason = (int)peer_number(&f.peer, "reason"); /* its device fails where it finds no route */
     assert_true(far_flow_lost(reason) || reason == SLUICE_REASON_DEVICE_ERROR);
-    assert_int_equal(f.outcomes, f.sent);
+    assert_int_equal(f.seen.outcomes, f.seen.accepted);
     assert_int_equal(far_end(&f.peer), 0);
     far_device();
     far_flow_begin(&f, KEEPALIVE_NS);

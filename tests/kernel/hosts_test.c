@@ -19,7 +19,7 @@ static void a_first_dial_finds_hosts_that_do_not_know_each_other(void **state) {
         far_forget();
         uint64_t begun = sluice_now();
         far_flow_try(&f, 0, 0); /* with the time that a dial has if nothing else is said */
-        assert_false(f.closed);
+        assert_false(f.seen.closed);
         print_message("%llu ms\n", (unsigned long long)((sluice_now() - begun) / MS));
     }
     far_flow_messages(&f, 20);
@@ -92,13 +92,13 @@ static void an_mtu_that_shrinks_ends_what_is_larger(void **state) {
     uint64_t begun = sluice_now();
     if (!far_iwarp()) {
         far_flow_on(&f, UINT64_MAX, begun + FLOW_SILENCE_NS);
-        assert_true(f.closed);
+        assert_true(f.seen.closed);
         far_flow_told(&f, "here", begun);
         far_expect(&f.peer, "closed ");
         print_message("there: %s\n", f.peer.line);
-        assert_true(far_flow_lost(f.end.event.reason));
+        assert_true(far_flow_lost(f.seen.end.event.reason));
         assert_true(far_flow_lost((int)peer_number(&f.peer, "reason")));
-        assert_int_equal(f.outcomes, f.sent);
+        assert_int_equal(f.seen.outcomes, f.seen.accepted);
         far_flow_dial(&f, KEEPALIVE_NS); /* of smaller packets */
     }
     far_flow_messages(&f, 40);

@@ -21,15 +21,15 @@ static void a_host_that_dies_is_noticed_and_works_again_when_it_is_back(void **s
     stall_begin();
     far_flow_on(&f, UINT64_MAX, off + FLOW_SILENCE_NS);
     uint64_t took = sluice_now() - off, stalled = stall_end();
-    assert_true(f.closed);
+    assert_true(f.seen.closed);
     far_flow_told(&f, "its power was cut", off);
-    assert_true(far_flow_lost(f.end.event.reason));
+    assert_true(far_flow_lost(f.seen.end.event.reason));
     assert_true(took <= WITHIN_NS + stalled);
-    assert_true(f.back < f.sent); /* it was in the middle of it */
-    assert_int_equal(f.outcomes, f.sent);
+    assert_true(f.seen.received < f.seen.accepted); /* it was in the middle of it */
+    assert_int_equal(f.seen.outcomes, f.seen.accepted);
     assert_int_equal(far_end(&f.peer), 255); /* it had no end */
     far_flow_try(&f, 0, 1000 * MS);
-    assert_true(f.closed);
+    assert_true(f.seen.closed);
     far_flow_told(&f, "dialed meanwhile", off);
     far_boot();
     far_flow_begin(&f, KEEPALIVE_NS);

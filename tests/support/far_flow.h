@@ -7,6 +7,7 @@
 #define TESTS_SUPPORT_FAR_FLOW_H
 
 #include "support/far.h"
+#include "support/tally.h"
 
 #define FLOW_AHEAD 24                     /* messages on their way and back */
 #define FLOW_SILENCE_NS (150 * 1000 * MS) /* longer than anything that heals is away */
@@ -14,11 +15,8 @@
 struct far_flow {
     struct side side;
     struct peer peer;
-    sluice_session session;
-    uint64_t sent, back, outcomes, unknown;
+    struct tally seen;
     int port;
-    bool full, closed;
-    struct note end;
 };
 
 /* Sends on until so many are back, or the clock says so, or the session ended. */
