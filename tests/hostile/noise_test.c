@@ -57,14 +57,7 @@ static void victim_note(struct victim *v, struct note *note, bool sends) {
         must(note->event.reason != SLUICE_REASON_NONE && note->info.close_text[0]);
         v->closes++;
         break;
-    case SLUICE_WRITABLE:
-    case SLUICE_WAKE:
-    case SLUICE_CONNECT:
-    case SLUICE_REQUEST:
-    case SLUICE_REPLY:
-    case SLUICE_LARGE:
-    case SLUICE_DONE:
-    case SLUICE_NOTIFIED:
+    default:
         must(!honest);
         break;
     }

@@ -196,11 +196,6 @@ static void on_note(struct note *note) {
         flow.writables++;
         break;
     case SLUICE_CONNECT:
-    case SLUICE_REQUEST:
-    case SLUICE_REPLY:
-    case SLUICE_LARGE:
-    case SLUICE_DONE:
-    case SLUICE_NOTIFIED:
         flow.asked = note->event.session;
         say("asked %s", note->peer);
         if (flow.code >= 0)
@@ -208,6 +203,8 @@ static void on_note(struct note *note) {
         break;
     case SLUICE_WAKE:
         break;
+    default:
+        must(!"an event of this kind");
     }
     note_free(note);
     echo();

@@ -35,15 +35,7 @@ static void echo(const sluice_event *event, void *arg) {
     case SLUICE_CLOSED:
         seen.closed++;
         break;
-    case SLUICE_SENT:
-    case SLUICE_WRITABLE:
-    case SLUICE_WAKE:
-    case SLUICE_CONNECT:
-    case SLUICE_REQUEST:
-    case SLUICE_REPLY:
-    case SLUICE_LARGE:
-    case SLUICE_DONE:
-    case SLUICE_NOTIFIED:
+    default:
         break;
     }
 }
