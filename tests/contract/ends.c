@@ -2,6 +2,7 @@
 /*
  * ends.c - opening, connecting and using RC queue pairs by hand. Every wait is bounded.
  */
+#include "support/pattern.h"
 #include "support/verdict.h"
 #include "contract/ends.h"
 
@@ -256,18 +257,13 @@ void ct_no_async_at(struct ibv_context *ctx, struct ct_where at) {
     ct_fail(at, "\"%s\", nothing expected", ibv_event_type_str(event.event_type));
 }
 
-static uint8_t pattern(size_t i, unsigned seed) {
-    return (uint8_t)(i * 131 + (i >> 8) * 29 + seed * 61 + 17);
-}
-
 void ct_fill(uint8_t *p, size_t bytes, unsigned seed) {
-    for (size_t i = 0; i < bytes; i++)
-        p[i] = pattern(i, seed);
+    pattern_fill(p, 0, bytes, seed);
 }
 
 void ct_check(const uint8_t *p, size_t bytes, unsigned seed) {
     for (size_t i = 0; i < bytes; i++)
-        if (p[i] != pattern(i, seed)) {
+        if (p[i] != pattern_byte(i, seed)) {
             verdict_wrong_data("byte %zu of %zu differs", i, bytes);
             fail();
         }

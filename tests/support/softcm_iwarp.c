@@ -11,13 +11,13 @@ static void iwarp_allow(struct sv_end *e) {
 }
 
 struct rdma_conn_param iwarp_param(const struct sv_end *e, const void *data, uint8_t len) {
-    struct rdma_conn_param param = softcm_param(data, len);
+    struct rdma_conn_param param = ct_param(data, len);
     param.qp_num = e->qp->qp_num;
     return param;
 }
 
 void iwarp_listen(struct iwarp_ends *s) {
-    softcm_pair_listen(&s->cm);
+    ct_pair_listen(&s->cm);
     sv_open(&s->dialer, SV_OPTIONS(.recvs = 8, .sends = 8));
     sv_open(&s->listener, SV_OPTIONS(.recvs = 8, .sends = 8));
     for (uint64_t i = 0; i < RECEIVES; i++) {
@@ -26,27 +26,27 @@ void iwarp_listen(struct iwarp_ends *s) {
     }
     iwarp_allow(&s->dialer);
     iwarp_allow(&s->listener);
-    s->cm.active = softcm_id(s->cm.active_channel);
-    softcm_resolve(s->cm.active, s->cm.port);
+    s->cm.active = ct_id(s->cm.active_channel);
+    ct_resolve(s->cm.active, s->cm.port);
 }
 
 void iwarp_request(struct iwarp_ends *s) {
     iwarp_listen(s);
     struct rdma_conn_param param = iwarp_param(&s->dialer, "ask", 3);
     assert_int_equal(soft_connect(s->cm.active, &param), 0);
-    s->cm.passive = softcm_request(s->cm.passive_channel);
+    s->cm.passive = ct_request(s->cm.passive_channel);
 }
 
 void iwarp_up(struct iwarp_ends *s) {
     iwarp_request(s);
     struct rdma_conn_param param = iwarp_param(&s->listener, NULL, 0);
     assert_int_equal(soft_accept(s->cm.passive, &param), 0);
-    assert_int_equal(softcm_take(s->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(softcm_take(s->cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(s->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 void iwarp_close(struct iwarp_ends *s) {
-    softcm_pair_free(&s->cm);
+    ct_pair_free(&s->cm);
     sv_close(&s->dialer);
     sv_close(&s->listener);
 }

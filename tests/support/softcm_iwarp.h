@@ -12,7 +12,7 @@
 #define REFUSED (-ECONNRESET) /* what REJECTED says */
 
 struct iwarp_ends {
-    struct softcm_pair cm;
+    struct ct_pair cm;
     struct sv_end dialer, listener;
 };
 

@@ -32,19 +32,19 @@ void softcm_tcp_move(struct rdma_cm_id *id, struct sv_end *e) {
 }
 
 void softcm_tcp_request(struct softcm_tcp_pair *p) {
-    softcm_pair_listen(&p->cm);
+    ct_pair_listen(&p->cm);
     softcm_tcp_open(&p->active);
     softcm_tcp_open(&p->passive);
-    p->cm.active = softcm_id(p->cm.active_channel);
-    softcm_resolve(p->cm.active, p->cm.port);
-    struct rdma_conn_param param = softcm_param("ask", 3);
+    p->cm.active = ct_id(p->cm.active_channel);
+    ct_resolve(p->cm.active, p->cm.port);
+    struct rdma_conn_param param = ct_param("ask", 3);
     assert_int_equal(soft_connect(p->cm.active, &param), 0);
-    p->cm.passive = softcm_request(p->cm.passive_channel);
+    p->cm.passive = ct_request(p->cm.passive_channel);
 }
 
 void softcm_tcp_accept(struct softcm_tcp_pair *p) {
     softcm_tcp_move(p->cm.passive, &p->passive);
-    struct rdma_conn_param param = softcm_param("yes", 3);
+    struct rdma_conn_param param = ct_param("yes", 3);
     param.qp_num = p->passive.qp->qp_num;
     assert_int_equal(soft_accept(p->cm.passive, &param), 0);
 }
@@ -52,14 +52,14 @@ void softcm_tcp_accept(struct softcm_tcp_pair *p) {
 void softcm_tcp_up(struct softcm_tcp_pair *p) {
     softcm_tcp_request(p);
     softcm_tcp_accept(p);
-    assert_int_equal(softcm_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_tcp_move(p->cm.active, &p->active);
     assert_int_equal(soft_establish(p->cm.active), 0);
-    assert_int_equal(softcm_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 void softcm_tcp_free(struct softcm_tcp_pair *p) {
-    softcm_pair_free(&p->cm);
+    ct_pair_free(&p->cm);
     sv_close(&p->active);
     sv_close(&p->passive);
 }

@@ -22,7 +22,7 @@ void softcm_tcp_move(struct rdma_cm_id *id, struct sv_end *e);
 
 /* Two ends with queue pairs, connected: the listener's is `passive`. */
 struct softcm_tcp_pair {
-    struct softcm_pair cm;
+    struct ct_pair cm;
     struct sv_end active, passive;
 };
 void softcm_tcp_request(struct softcm_tcp_pair *p); /* the listener was asked */

@@ -8,27 +8,27 @@
 #include "support/rows.h"
 
 /* Both sides come up and go down again, and hear what they should. */
-static void whole_life(struct softcm_pair *pair) {
-    pair->active = softcm_connect(pair->active_channel, pair->port);
-    pair->passive = softcm_request(pair->passive_channel);
-    softcm_pair_accept(pair);
-    assert_int_equal(softcm_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+static void whole_life(struct ct_pair *pair) {
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     assert_int_equal(soft_establish(pair->active), 0);
-    assert_int_equal(softcm_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(soft_disconnect(pair->active), 0);
-    assert_int_equal(softcm_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(soft_disconnect(pair->passive), 0);
-    assert_int_equal(softcm_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static const char *const repeated[] = {"REQ", "REP", "RTU", "DREQ", "DREP"};
 
 static void each_message(const char *scope, const char *effect, uint64_t least_ns) {
     for (size_t i = 0; i < sizeof repeated / sizeof *repeated; i++) {
-        struct softcm_pair pair;
+        struct ct_pair pair;
         char plan[64], line[64];
         static char log[16384];
-        softcm_pair_listen(&pair);
+        ct_pair_listen(&pair);
         snprintf(plan, sizeof plan, "%s=%s n=1 %s", scope, repeated[i], effect);
         fault_plan(plan);
         uint64_t start = soft_now_ns();
@@ -38,7 +38,7 @@ static void each_message(const char *scope, const char *effect, uint64_t least_n
         snprintf(line, sizeof line, " %s 1: ", repeated[i]);
         if (strncmp(log, scope, strlen(scope)) != 0 || !strstr(log, line))
             fail_msg("%s: nothing of it in '%s'", plan, log);
-        softcm_pair_free(&pair);
+        ct_pair_free(&pair);
     }
 }
 
@@ -55,14 +55,14 @@ static void a_message_lost_on_its_way_out_is_repeated(void **state) {
 static void a_message_late_on_arrival_only_costs_time(void **state) {
     (void)state;
     each_message("cm_in", "delay=15ms", 0);
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     fault_plan("cm_in=REQ delay=20ms; cm_in=REP delay=20ms; cm_in=RTU delay=20ms; "
                "cm_in=DREQ delay=20ms; cm_in=DREP delay=20ms");
     uint64_t start = soft_now_ns();
     whole_life(&pair);
     assert_true(soft_now_ns() - start >= 100000000);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* A message is repeated after 100 ms, which a loaded machine may take: then the whole life once more. */
@@ -71,8 +71,8 @@ static void arrivals_count_for_the_id_they_are_for(void **state) {
     bool repeated = true;
     for (unsigned life = 0; repeated && life < 50; life++) {
         static char log[65536];
-        struct softcm_pair pair;
-        softcm_pair_listen(&pair); /* id 1; the active one is 2, the request's 3 */
+        struct ct_pair pair;
+        ct_pair_listen(&pair); /* id 1; the active one is 2, the request's 3 */
         fault_plan("cm_in=* delay=1us");
         whole_life(&pair);
         fault_log(log, sizeof log);
@@ -83,7 +83,7 @@ static void arrivals_count_for_the_id_they_are_for(void **state) {
                                      "cm_in id#2 DREP 1: delay 1us (line 1)\n"
                                      "cm_in id#3 RTU 1: delay 1us (line 1)\n"
                                      "cm_in id#3 DREQ 1: delay 1us (line 1)\n");
-        softcm_pair_free(&pair);
+        ct_pair_free(&pair);
     }
     assert_false(repeated);
 }
@@ -98,21 +98,21 @@ static bool waits(struct rdma_cm_id *id) {
 /* An application that takes its time has its process ask for more, again if need be. */
 static void a_plea_for_time_that_gets_lost_is_repeated(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     fault_plan("cm_in=MRA n=1 loss");
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    pair.passive = softcm_request(pair.passive_channel);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    pair.passive = ct_request(pair.passive_channel);
     softcm_until(waits(pair.active));
-    softcm_pair_accept(&pair);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    ct_pair_accept(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_until(waits(pair.passive)); /* nor has the active one fetched it yet */
     assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     static char log[16384];
     fault_log(log, sizeof log);
     assert_non_null(strstr(log, "MRA 1: loss (line 1)\n"));
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 struct lost {
@@ -124,45 +124,45 @@ struct lost {
 
 static void it_never_arrives(void **state) {
     const struct lost *lost = *state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     fault_plan(lost->plan);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.active = ct_connect(pair.active_channel, pair.port);
     if (!lost->unheard)
-        pair.passive = softcm_request(pair.passive_channel);
+        pair.passive = ct_request(pair.passive_channel);
     if (lost->accepted)
-        softcm_pair_accept(&pair);
+        ct_pair_accept(&pair);
     if (lost->refused)
         assert_int_equal(soft_reject(pair.passive, NULL, 0), 0);
     if (lost->established) {
-        assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
         assert_int_equal(soft_establish(pair.active), 0);
     }
     if (lost->passive)
-        assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     if (lost->active)
-        assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     if (lost->unheard)
-        assert_false(softcm_readable(pair.passive_channel, 0));
-    softcm_pair_free(&pair);
+        assert_false(ct_readable(pair.passive_channel, 0));
+    ct_pair_free(&pair);
 }
 
 static void a_disconnect_that_never_arrives_times_out(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     fault_plan("cm_in=DREQ loss");
     assert_int_equal(soft_disconnect(pair.active), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
-    assert_false(softcm_readable(pair.passive_channel, 0));
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
+    assert_false(ct_readable(pair.passive_channel, 0));
+    ct_pair_free(&pair);
 }
 
 /* What is late when its sender dies is heard no more; nothing is left of it. */
 static void asks_and_dies(int fd) {
     softcm_start();
     struct rdma_event_channel *channel = soft_create_event_channel();
-    (void)softcm_connect(channel, (uint16_t)sv_hear(fd));
+    (void)ct_connect(channel, (uint16_t)sv_hear(fd));
     must(sv_hear(fd) == 1);
     _exit(0);
 }
@@ -179,8 +179,8 @@ static void a_late_request_of_a_dead_process_is_forgotten(void **state) {
     (void)state;
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(asks_and_dies);
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     fault_plan("cm_in=REQ delay=200ms");
     uint64_t start = soft_now_ns();
     sv_tell(child.fd, pair.port);
@@ -189,16 +189,15 @@ static void a_late_request_of_a_dead_process_is_forgotten(void **state) {
     assert_int_equal(sv_join(&child), 0);
     /* Its time comes, and nothing is heard. */
     fault_clear();
-    assert_false(
-        softcm_readable(pair.passive_channel, 250 - (int)((soft_now_ns() - start) / 1000000)));
-    softcm_pair_free(&pair);
+    assert_false(ct_readable(pair.passive_channel, 250 - (int)((soft_now_ns() - start) / 1000000)));
+    ct_pair_free(&pair);
 }
 
 static void connects_and_dies(int fd) {
     softcm_start();
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_connect(channel, (uint16_t)sv_hear(fd));
-    must(softcm_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE) == 0);
+    struct rdma_cm_id *id = ct_connect(channel, (uint16_t)sv_hear(fd));
+    must(ct_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE) == 0);
     must(soft_establish(id) == 0);
     must(sv_hear(fd) == 1);
     must(soft_disconnect(id) == 0);
@@ -210,20 +209,20 @@ static void the_end_of_a_process_is_heard_behind_what_it_said(void **state) {
     (void)state;
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(connects_and_dies);
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     fault_plan("cm_in=DREQ delay=300ms");
     sv_tell(child.fd, pair.port);
-    pair.passive = softcm_request(pair.passive_channel);
-    softcm_pair_accept(&pair);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    pair.passive = ct_request(pair.passive_channel);
+    ct_pair_accept(&pair);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     uint64_t start = soft_now_ns();
     sv_tell(child.fd, 1);
     assert_int_equal(sv_join(&child), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_true(soft_now_ns() - start >= 300000000);
     fault_clear();
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 int main(void) {

@@ -38,12 +38,12 @@ static void dial(int fd) {
     set(how->dialer);
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct sv_end e;
-    struct rdma_cm_id *id = softcm_id(channel);
-    softcm_resolve(id, (uint16_t)sv_hear(fd));
+    struct rdma_cm_id *id = ct_id(channel);
+    ct_resolve(id, (uint16_t)sv_hear(fd));
     softcm_tcp_open(&e);
-    struct rdma_conn_param param = softcm_param("ask", 3);
+    struct rdma_conn_param param = ct_param("ask", 3);
     must(soft_connect(id, &param) == 0);
-    must(softcm_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE) == 0);
+    must(ct_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE) == 0);
     softcm_tcp_move(id, &e);
     must(is_checked(&e) == how->checked);
     fault_plan("qp=1 send=2 corrupt");
@@ -63,13 +63,13 @@ static void listen_for_it(void) {
     struct sv_child dialer = sv_fork(dial); /* before the device is in use here */
     set(how->listener);
     struct softcm_tcp_pair p = {0};
-    softcm_pair_listen(&p.cm);
+    ct_pair_listen(&p.cm);
     softcm_tcp_open(&p.passive);
     sv_tell(dialer.fd, p.cm.port);
-    p.cm.passive = softcm_request(p.cm.passive_channel);
+    p.cm.passive = ct_request(p.cm.passive_channel);
     softcm_tcp_accept(&p);
     must(is_checked(&p.passive) == how->checked);
-    must(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED) == 0);
+    must(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED) == 0);
     struct ibv_wc wc = sv_poll(p.passive.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.byte_len == BYTES);
     sv_check(p.passive.buf, BYTES, 1);

@@ -8,25 +8,25 @@
 
 /* Two queue pairs that are not on the ids, one message taken by one poll and not looked at again. */
 struct ends {
-    struct softcm_pair pair;
+    struct ct_pair pair;
     struct sv_end sender, receiver;
 };
 
 static void up(struct ends *e) {
-    softcm_pair_listen(&e->pair);
+    ct_pair_listen(&e->pair);
     sv_pair(&e->sender, SV_OPTIONS(.one_cq = true), &e->receiver, SV_OPTIONS(.one_cq = true));
     sv_wait_linked(&e->sender);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     param.qp_num = e->sender.qp->qp_num;
-    e->pair.active = softcm_id(e->pair.active_channel);
-    softcm_resolve(e->pair.active, e->pair.port);
+    e->pair.active = ct_id(e->pair.active_channel);
+    ct_resolve(e->pair.active, e->pair.port);
     assert_int_equal(soft_connect(e->pair.active, &param), 0);
-    e->pair.passive = softcm_request(e->pair.passive_channel);
+    e->pair.passive = ct_request(e->pair.passive_channel);
     param.qp_num = e->receiver.qp->qp_num;
     assert_int_equal(soft_accept(e->pair.passive, &param), 0);
-    assert_int_equal(softcm_take(e->pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(e->pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     assert_int_equal(soft_establish(e->pair.active), 0);
-    assert_int_equal(softcm_take(e->pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(e->pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(sv_recv(&e->receiver, 1, 0, 64), 0);
     assert_int_equal(sv_send(&e->sender, 2, 64, 64, IBV_SEND_SIGNALED), 0);
     assert_int_equal(sv_poll(e->receiver.rcq).status, IBV_WC_SUCCESS);
@@ -34,12 +34,12 @@ static void up(struct ends *e) {
 
 static void told_at_once_and_taken_as_received(struct ends *e) {
     struct ibv_wc wc;
-    assert_int_equal(softcm_take(e->pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(e->pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(sv_to(&e->sender, IBV_QPS_ERR), 0);
     assert_int_equal(ibv_poll_cq(e->sender.scq, 1, &wc), 1);
     assert_int_equal(wc.wr_id, 2);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    softcm_pair_free(&e->pair);
+    ct_pair_free(&e->pair);
     sv_unpair(&e->sender, &e->receiver);
 }
 

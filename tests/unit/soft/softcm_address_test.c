@@ -45,7 +45,7 @@ static void set_flag(struct rdma_cm_id *id, int name, int value) {
 
 static void bind_to_an_address_binds_the_device(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     assert_null(id->verbs);
     assert_int_equal(bind4(id, "127.0.0.1", 0), 0);
     assert_non_null(id->verbs);
@@ -57,7 +57,7 @@ static void bind_to_an_address_binds_the_device(void **state) {
 
 static void bind_to_the_wildcard_binds_no_device(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(bind4(id, "0.0.0.0", 0), 0);
     assert_null(id->verbs);
     assert_true(port_of(id) != 0);
@@ -73,7 +73,7 @@ static void every_local_address_belongs_to_the_device(void **state) {
         if (!one->ifa_addr ||
             (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
             continue;
-        struct rdma_cm_id *id = softcm_id(channel);
+        struct rdma_cm_id *id = ct_id(channel);
         assert_int_equal(soft_bind_addr(id, one->ifa_addr), 0);
         assert_non_null(id->verbs);
         soft_destroy_id(id);
@@ -81,7 +81,7 @@ static void every_local_address_belongs_to_the_device(void **state) {
     }
     freeifaddrs(list);
     assert_true(seen > 0);
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(bind4(id, "127.77.66.55", 0), 0); /* the whole of 127/8 */
     soft_destroy_id(id);
 }
@@ -99,7 +99,7 @@ static void a_link_local_address_needs_its_zone(void **state) {
         memcpy(&addr, one->ifa_addr, sizeof addr);
         if (!IN6_IS_ADDR_LINKLOCAL(&addr.sin6_addr))
             continue;
-        struct rdma_cm_id *id = softcm_id(channel);
+        struct rdma_cm_id *id = ct_id(channel);
         uint32_t zone = addr.sin6_scope_id;
         addr.sin6_scope_id = 0;
         assert_fails(soft_bind_addr(id, (struct sockaddr *)&addr), EINVAL);
@@ -140,7 +140,7 @@ static void privileged_port_needs_privilege(void **state) {
 
 static void exact_clash_is_eaddrinuse(void **state) {
     (void)state;
-    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "127.0.0.1", 0), 0);
     assert_fails(bind4(b, "127.0.0.1", port_of(a)), EADDRINUSE);
     assert_int_equal(bind4(b, "127.0.0.2", port_of(a)), 0); /* another address */
@@ -150,7 +150,7 @@ static void exact_clash_is_eaddrinuse(void **state) {
 
 static void wildcard_clash_is_eaddrnotavail(void **state) {
     (void)state;
-    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
     assert_fails(bind4(b, "127.0.0.1", port_of(a)), EADDRNOTAVAIL);
     assert_fails(bind4(b, "0.0.0.0", port_of(a)), EADDRNOTAVAIL);
@@ -158,7 +158,7 @@ static void wildcard_clash_is_eaddrnotavail(void **state) {
     assert_fails(bind6(b, "::1", port_of(a)), EADDRNOTAVAIL);
     soft_destroy_id(a);
     assert_int_equal(bind4(b, "127.0.0.1", 0), 0);
-    a = softcm_id(channel);
+    a = ct_id(channel);
     assert_fails(bind4(a, "0.0.0.0", port_of(b)), EADDRNOTAVAIL);
     soft_destroy_id(a);
     soft_destroy_id(b);
@@ -166,7 +166,7 @@ static void wildcard_clash_is_eaddrnotavail(void **state) {
 
 static void port_is_free_again_after_destroy(void **state) {
     (void)state;
-    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
     uint16_t port = port_of(a);
     soft_destroy_id(a);
@@ -176,7 +176,7 @@ static void port_is_free_again_after_destroy(void **state) {
 
 static void afonly_lets_both_families_have_a_port(void **state) {
     (void)state;
-    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
+    struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
     set_flag(b, RDMA_OPTION_ID_AFONLY, 1);
     assert_int_equal(bind6(b, "::", port_of(a)), 0);
@@ -193,8 +193,8 @@ static void backlog_is_clamped(void **state) {
     const int asked[] = {0, -5, 1, 1024, 1025};
     const unsigned got[] = {1024, 1024, 1, 1024, 1024};
     for (int i = 0; i < 5; i++) {
-        struct rdma_cm_id *id = softcm_id(channel);
-        softcm_listen(id, asked[i]);
+        struct rdma_cm_id *id = ct_id(channel);
+        ct_listen(id, asked[i]);
         assert_int_equal(soft_cm_id_of(id)->backlog, got[i]);
         soft_destroy_id(id);
     }
@@ -204,10 +204,10 @@ static void backlog_is_clamped(void **state) {
 
 static void resolve_addr_fills_the_route(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
     assert_non_null(id->verbs);
     assert_non_null(id->pd);
     assert_int_equal(id->port_num, 1);
@@ -218,7 +218,7 @@ static void resolve_addr_fills_the_route(void **state) {
     assert_memory_equal(id->route.addr.addr.ibaddr.dgid.raw, mapped, 16);
     assert_memory_equal(id->route.addr.addr.ibaddr.sgid.raw, mapped, 16);
     assert_int_equal(soft_resolve_route(id, 1000), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
     assert_int_equal(id->route.num_paths, 1);
     assert_memory_equal(id->route.path_rec->dgid.raw, mapped, 16);
     soft_destroy_id(id);
@@ -226,25 +226,25 @@ static void resolve_addr_fills_the_route(void **state) {
 
 static void resolve_addr_of_another_host_is_an_addr_error(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("203.0.113.77", 4711);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_ERROR), -EREMOTE);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_ERROR), -EREMOTE);
     assert_null(id->verbs);
-    softcm_resolve(id, 4711); /* the same id may try again */
+    ct_resolve(id, 4711); /* the same id may try again */
     soft_destroy_id(id);
 }
 
 static void a_source_of_the_other_family_is_einval(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     struct sockaddr_in6 other = softcm_in6("::1", 0);
     assert_fails(soft_resolve_addr(id, (struct sockaddr *)&other, (struct sockaddr *)&dst, 1000),
                  EINVAL);
-    softcm_resolve(id, 4711); /* the kernel leaves it bound to the source */
+    ct_resolve(id, 4711); /* the kernel leaves it bound to the source */
     soft_destroy_id(id);
-    id = softcm_id(channel);
+    id = ct_id(channel);
     assert_int_equal(bind6(id, "::1", 0), 0);
     assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EINVAL);
     soft_destroy_id(id);
@@ -252,17 +252,17 @@ static void a_source_of_the_other_family_is_einval(void **state) {
 
 static void resolve_keeps_what_was_bound(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(bind4(id, "127.0.0.5", 0), 0);
     uint16_t port = port_of(id);
-    softcm_resolve(id, 4711);
+    ct_resolve(id, 4711);
     assert_int_equal(port_of(id), port);
     assert_int_equal(id->route.addr.src_sin.sin_addr.s_addr, inet_addr("127.0.0.5"));
     soft_destroy_id(id);
-    id = softcm_id(channel);
+    id = ct_id(channel);
     assert_int_equal(bind4(id, "0.0.0.0", 0), 0);
     port = port_of(id);
-    softcm_resolve(id, 4711);
+    ct_resolve(id, 4711);
     assert_int_equal(port_of(id), port);
     assert_int_equal(id->route.addr.src_sin.sin_addr.s_addr, htonl(INADDR_LOOPBACK));
     soft_destroy_id(id);
@@ -270,9 +270,9 @@ static void resolve_keeps_what_was_bound(void **state) {
 
 static void connecting_ids_get_different_source_ports(void **state) {
     (void)state;
-    struct rdma_cm_id *a = softcm_id(channel), *b = softcm_id(channel);
-    softcm_resolve(a, 4711);
-    softcm_resolve(b, 4711);
+    struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
+    ct_resolve(a, 4711);
+    ct_resolve(b, 4711);
     assert_int_not_equal(port_of(a), port_of(b));
     soft_destroy_id(a);
     soft_destroy_id(b);
@@ -282,14 +282,14 @@ static void connecting_ids_get_different_source_ports(void **state) {
 
 static void an_option_without_a_value_is_einval(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1), EINVAL);
     soft_destroy_id(id);
 }
 
 static void ib_path_resolves_the_route(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     struct ibv_path_data path = {.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY |
                                           IBV_PATH_FLAG_BIDIRECTIONAL};
@@ -297,20 +297,20 @@ static void ib_path_resolves_the_route(void **state) {
     assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof path),
                  EINVAL);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
-    softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    ct_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 3), EINVAL);
     assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, 0), EINVAL);
     assert_fails(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &wrong, sizeof wrong),
                  EINVAL);
     assert_int_equal(soft_set_option(id, RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, &path, sizeof path),
                      0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
     soft_destroy_id(id);
 }
 
 static void ece_is_not_supported(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct ibv_ece ece = {0};
     assert_fails(soft_set_local_ece(id, &ece), EOPNOTSUPP);
     assert_fails(soft_get_remote_ece(id, &ece), EOPNOTSUPP);
@@ -366,16 +366,16 @@ static void getaddrinfo_errors(void **state) {
 
 static void resolve_addrinfo_reports_by_event(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST}, *res;
     assert_fails(soft_query_addrinfo(id, &res), ENOENT);
     assert_int_equal(soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints), 0);
     assert_fails(soft_resolve_addrinfo(id, "127.0.0.1", "4711", &hints), EBUSY);
-    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_ADDRINFO_RESOLVED), 0);
+    assert_int_equal(ct_take(channel, SOFT_CM_EVENT_ADDRINFO_RESOLVED), 0);
     assert_int_equal(soft_query_addrinfo(id, &res), 0);
     soft_freeaddrinfo(res);
     assert_int_equal(soft_resolve_addrinfo(id, "no address", "4711", &hints), 0);
-    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_ADDRINFO_ERROR), ENOENT); /* positive */
+    assert_int_equal(ct_take(channel, SOFT_CM_EVENT_ADDRINFO_ERROR), ENOENT); /* positive */
     soft_destroy_id(id);
 }
 

@@ -12,7 +12,7 @@ static struct rdma_cm_id *id;
 static int setup(void **state) {
     (void)state;
     channel = soft_create_event_channel();
-    id = channel ? softcm_id(channel) : NULL;
+    id = channel ? ct_id(channel) : NULL;
     return id ? 0 : -1;
 }
 
@@ -67,14 +67,14 @@ static void null_arguments_give_einval(void **state) {
 static void fd_is_readable_exactly_while_events_are_queued(void **state) {
     (void)state;
     struct rdma_cm_event *event[2];
-    assert_false(softcm_readable(channel, 0));
+    assert_false(ct_readable(channel, 0));
     write_user(id, 0, 1);
     write_user(id, 0, 2);
-    assert_true(softcm_readable(channel, 0));
+    assert_true(ct_readable(channel, 0));
     assert_int_equal(soft_get_cm_event(channel, &event[0]), 0);
-    assert_true(softcm_readable(channel, 0));
+    assert_true(ct_readable(channel, 0));
     assert_int_equal(soft_get_cm_event(channel, &event[1]), 0);
-    assert_false(softcm_readable(channel, 0));
+    assert_false(ct_readable(channel, 0));
     soft_ack_cm_event(event[1]); /* any order */
     soft_ack_cm_event(event[0]);
 }
@@ -112,32 +112,32 @@ static int fetch_many(void *sum) {
 static void several_threads_fetch_each_event_once(void **state) {
     (void)state;
     atomic_ulong sum = 0;
-    struct softcm_blocked fetchers[FETCHERS];
+    struct ct_thread fetchers[FETCHERS];
     for (int i = 0; i < FETCHERS; i++)
-        softcm_block(&fetchers[i], fetch_many, &sum);
+        ct_thread_start(&fetchers[i], fetch_many, &sum);
     unsigned long expected = 0;
     for (unsigned long i = 1; i <= FETCHERS * FETCHES; i++) {
         write_user(id, 0, i);
         expected += i;
     }
     for (int i = 0; i < FETCHERS; i++)
-        assert_int_equal(softcm_join(&fetchers[i]), 0);
+        assert_int_equal(ct_thread_join(&fetchers[i]), 0);
     assert_int_equal(sum, expected);
-    assert_false(softcm_readable(channel, 0));
+    assert_false(ct_readable(channel, 0));
 }
 
 static void ids_of_a_channel_share_one_fifo(void **state) {
     (void)state;
-    struct rdma_cm_id *other = softcm_id(channel);
+    struct rdma_cm_id *other = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 1);
     write_user(id, 0, 1);
     soft_resolve_addr(other, NULL, (struct sockaddr *)&dst, 1000);
     write_user(other, 0, 2);
-    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, id);
     soft_ack_cm_event(event);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
-    event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    event = ct_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, other);
     soft_ack_cm_event(event);
     soft_destroy_id(other);
@@ -148,7 +148,7 @@ static void ids_of_a_channel_share_one_fifo(void **state) {
 static void user_event_arrives_verbatim(void **state) {
     (void)state;
     write_user(id, -12345, 0xfedcba9876543210u);
-    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, id);
     assert_null(event->listen_id);
     assert_int_equal(event->status, -12345);
@@ -163,7 +163,7 @@ static void only_user_events_may_be_written(void **state) {
             assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)type, 0, 0), EINVAL);
     assert_fails(soft_write_cm_event(NULL, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0),
                  EINVAL);
-    assert_false(softcm_readable(channel, 0));
+    assert_false(ct_readable(channel, 0));
 }
 
 static void write_from_handler(int number) {
@@ -175,7 +175,7 @@ static void user_event_from_a_signal_handler(void **state) {
     struct sigaction action = {.sa_handler = write_from_handler}, old;
     sigaction(SIGUSR1, &action, &old);
     raise(SIGUSR1);
-    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
     assert_int_equal(event->status, SIGUSR1);
     assert_int_equal(arg_of(event), 77);
     soft_ack_cm_event(event);
@@ -204,15 +204,15 @@ static void signal_handler_may_write_at_any_instruction(void **state) {
         write_user(id, 0, 0);
         /* All in front of it, or on a slow machine the handler fills the channel. */
         for (bool handlers = true; handlers;) {
-            struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+            struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
             handlers = event->status != 0;
             seen += handlers;
             soft_ack_cm_event(event);
         }
     }
     setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
-    while (softcm_readable(channel, 0)) {
-        struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    while (ct_readable(channel, 0)) {
+        struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
         seen += event->status;
         soft_ack_cm_event(event);
     }
@@ -228,24 +228,24 @@ static void user_events_are_bounded_by_enomem(void **state) {
     assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0),
                  ENOMEM);
     for (int i = 0; i < SOFT_CM_USER_EVENTS_MAX; i++)
-        assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_USER), i);
+        assert_int_equal(ct_take(channel, SOFT_CM_EVENT_USER), i);
     write_user(id, 0, 0);
-    softcm_take(channel, SOFT_CM_EVENT_USER);
+    ct_take(channel, SOFT_CM_EVENT_USER);
 }
 
 static void user_event_in_every_state(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     write_user(pair.listener, 1, 0);
-    assert_int_equal(softcm_take(pair.passive_channel, SOFT_CM_EVENT_USER), 1);
+    assert_int_equal(ct_take(pair.passive_channel, SOFT_CM_EVENT_USER), 1);
     write_user(pair.active, 2, 0);
-    assert_int_equal(softcm_take(pair.active_channel, SOFT_CM_EVENT_USER), 2);
+    assert_int_equal(ct_take(pair.active_channel, SOFT_CM_EVENT_USER), 2);
     soft_disconnect(pair.active);
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     write_user(pair.passive, 3, 0);
-    assert_int_equal(softcm_take(pair.passive_channel, SOFT_CM_EVENT_USER), 3);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.passive_channel, SOFT_CM_EVENT_USER), 3);
+    ct_pair_free(&pair);
 }
 
 /* ---- acknowledging and destroying -------------------------------------------------------------------- */
@@ -254,28 +254,28 @@ static void destroy_blocks_until_every_fetched_event_is_acked(void **state) {
     (void)state;
     write_user(id, 0, 0);
     write_user(id, 0, 0);
-    struct rdma_cm_event *first = softcm_expect(channel, SOFT_CM_EVENT_USER);
-    struct rdma_cm_event *second = softcm_expect(channel, SOFT_CM_EVENT_USER);
-    struct softcm_blocked destroyer;
-    softcm_block(&destroyer, softcm_destroy_call, id);
+    struct rdma_cm_event *first = ct_expect(channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *second = ct_expect(channel, SOFT_CM_EVENT_USER);
+    struct ct_thread destroyer;
+    ct_thread_start(&destroyer, softcm_destroy_call, id);
     softcm_until(softcm_state(id) == SOFT_CM_DEAD);
     soft_ack_cm_event(first);
     assert_false(atomic_load(&destroyer.done));
     soft_ack_cm_event(second);
-    assert_int_equal(softcm_join(&destroyer), 0);
+    assert_int_equal(ct_thread_join(&destroyer), 0);
     id = NULL;
 }
 
 static void destroy_discards_unfetched_events_and_their_tokens(void **state) {
     (void)state;
-    struct rdma_cm_id *other = softcm_id(channel);
+    struct rdma_cm_id *other = ct_id(channel);
     write_user(other, 1, 0);
     write_user(id, 2, 0);
     write_user(other, 3, 0);
     assert_int_equal(soft_destroy_id(other), 0);
-    assert_true(softcm_readable(channel, 0));
-    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_USER), 2);
-    assert_false(softcm_readable(channel, 0));
+    assert_true(ct_readable(channel, 0));
+    assert_int_equal(ct_take(channel, SOFT_CM_EVENT_USER), 2);
+    assert_false(ct_readable(channel, 0));
 }
 
 static int fetch_one(void *out) {
@@ -287,31 +287,31 @@ static void discarding_never_disturbs_a_waiting_fetcher(void **state) {
     (void)state;
     for (int round = 0; round < 300; round++) {
         struct rdma_cm_event *event = NULL;
-        struct rdma_cm_id *other = softcm_id(channel);
-        struct softcm_blocked fetcher, destroyer;
-        softcm_block(&fetcher, fetch_one, &event);
+        struct rdma_cm_id *other = ct_id(channel);
+        struct ct_thread fetcher, destroyer;
+        ct_thread_start(&fetcher, fetch_one, &event);
         write_user(other, 1, 0);
-        softcm_block(&destroyer, softcm_destroy_call, other);
+        ct_thread_start(&destroyer, softcm_destroy_call, other);
         write_user(id, 2, 0);
-        assert_int_equal(softcm_join(&fetcher), 0);
+        assert_int_equal(ct_thread_join(&fetcher), 0);
         int status = event->status;
         soft_ack_cm_event(event);
-        assert_int_equal(softcm_join(&destroyer), 0);
+        assert_int_equal(ct_thread_join(&destroyer), 0);
         if (status == 1)
-            assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_USER), 2);
-        assert_false(softcm_readable(channel, 0));
+            assert_int_equal(ct_take(channel, SOFT_CM_EVENT_USER), 2);
+        assert_false(ct_readable(channel, 0));
     }
 }
 
 static void destroying_the_channel_ends_its_ids(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     soft_destroy_event_channel(pair.passive_channel); /* ids still on it: peers see them die */
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     soft_destroy_id(pair.active);
-    struct rdma_cm_id *late = softcm_connect(pair.active_channel, pair.port);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 8);
+    struct rdma_cm_id *late = ct_connect(pair.active_channel, pair.port);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 8);
     soft_destroy_id(late);
     soft_destroy_id(pair.passive);
     soft_destroy_id(pair.listener);
@@ -345,9 +345,9 @@ static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
     sigaction(SIGUSR1, &action, &before);
     for (int i = 0; i < 300; i++) {
         struct rdma_event_channel *mine = soft_create_event_channel();
-        struct rdma_cm_id *other = softcm_id(mine);
-        struct softcm_blocked fetcher;
-        softcm_block(&fetcher, fetch_once, mine);
+        struct rdma_cm_id *other = ct_id(mine);
+        struct ct_thread fetcher;
+        ct_thread_start(&fetcher, fetch_once, mine);
         while (!waits_in(mine))
             sched_yield();
         write_user(other, 1,
@@ -358,7 +358,7 @@ static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
             pthread_kill(fetcher.thread, SIGUSR1);
             sched_yield();
         }
-        int result = softcm_join(&fetcher);
+        int result = ct_thread_join(&fetcher);
         assert_true(result == 0 || result == EINTR);
     }
     sigaction(SIGUSR1, &before, NULL);
@@ -369,17 +369,17 @@ static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
 static void migrate_moves_unfetched_events_in_order(void **state) {
     (void)state;
     struct rdma_event_channel *to = soft_create_event_channel();
-    struct rdma_cm_id *other = softcm_id(to);
+    struct rdma_cm_id *other = ct_id(to);
     write_user(id, 1, 0);
     write_user(id, 2, 0);
     write_user(other, 9, 0);
     assert_int_equal(soft_migrate_id(id, to), 0);
     assert_ptr_equal(id->channel, to);
-    assert_false(softcm_readable(channel, 0));
+    assert_false(ct_readable(channel, 0));
     write_user(id, 3, 0);
-    assert_int_equal(softcm_take(to, SOFT_CM_EVENT_USER), 9);
+    assert_int_equal(ct_take(to, SOFT_CM_EVENT_USER), 9);
     for (int i = 1; i <= 3; i++)
-        assert_int_equal(softcm_take(to, SOFT_CM_EVENT_USER), i);
+        assert_int_equal(ct_take(to, SOFT_CM_EVENT_USER), i);
     assert_int_equal(soft_migrate_id(id, channel), 0);
     soft_destroy_id(other);
     soft_destroy_event_channel(to);
@@ -399,36 +399,36 @@ static void migrate_blocks_until_fetched_events_are_acked(void **state) {
     (void)state;
     struct migration migration = {id, soft_create_event_channel()};
     write_user(id, 1, 0);
-    struct rdma_cm_event *event = softcm_expect(channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
     write_user(id, 2, 0);
-    struct softcm_blocked migrator;
-    softcm_block(&migrator, migrate_call, &migration);
-    assert_true(softcm_readable(migration.to, SOFTCM_WAIT_MS)); /* already moved */
+    struct ct_thread migrator;
+    ct_thread_start(&migrator, migrate_call, &migration);
+    assert_true(ct_readable(migration.to, SOFTCM_WAIT_MS)); /* already moved */
     assert_false(atomic_load(&migrator.done));
     soft_ack_cm_event(event);
-    assert_int_equal(softcm_join(&migrator), 0);
-    assert_int_equal(softcm_take(migration.to, SOFT_CM_EVENT_USER), 2);
+    assert_int_equal(ct_thread_join(&migrator), 0);
+    assert_int_equal(ct_take(migration.to, SOFT_CM_EVENT_USER), 2);
     assert_int_equal(soft_migrate_id(id, channel), 0);
     soft_destroy_event_channel(migration.to);
 }
 
 static void migrated_listener_takes_its_requests_along(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    assert_true(softcm_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
     assert_int_equal(soft_migrate_id(pair.listener, channel), 0);
-    assert_false(softcm_readable(pair.passive_channel, 0));
-    pair.passive = softcm_request(channel);
+    assert_false(ct_readable(pair.passive_channel, 0));
+    pair.passive = ct_request(channel);
     assert_ptr_equal(pair.passive->channel, channel);
     /* Later ones come here as well. */
-    struct rdma_cm_id *second = softcm_connect(pair.active_channel, pair.port);
-    struct rdma_cm_id *request = softcm_request(channel);
+    struct rdma_cm_id *second = ct_connect(pair.active_channel, pair.port);
+    struct rdma_cm_id *request = ct_request(channel);
     soft_destroy_id(request);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
     soft_destroy_id(second);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static atomic_bool stop_writing;
@@ -445,20 +445,20 @@ static int write_until_stopped(void *to) {
 static void migration_loses_no_event_of_a_concurrent_writer(void **state) {
     (void)state;
     struct rdma_event_channel *to[2] = {channel, soft_create_event_channel()};
-    struct softcm_blocked writer;
+    struct ct_thread writer;
     atomic_store(&stop_writing, false);
-    softcm_block(&writer, write_until_stopped, id);
+    ct_thread_start(&writer, write_until_stopped, id);
     unsigned long seen = 0;
     for (int i = 1; i <= 500; i++) {
         assert_int_equal(soft_migrate_id(id, to[i % 2]), 0);
-        for (int n = 0; n < 20 && softcm_readable(to[i % 2], 0); n++, seen++)
-            softcm_take(to[i % 2], SOFT_CM_EVENT_USER);
+        for (int n = 0; n < 20 && ct_readable(to[i % 2], 0); n++, seen++)
+            ct_take(to[i % 2], SOFT_CM_EVENT_USER);
     }
     atomic_store(&stop_writing, true);
-    softcm_join(&writer);
+    ct_thread_join(&writer);
     for (int i = 0; i < 2; i++)
-        for (; softcm_readable(to[i], 0); seen++)
-            softcm_take(to[i], SOFT_CM_EVENT_USER);
+        for (; ct_readable(to[i], 0); seen++)
+            ct_take(to[i], SOFT_CM_EVENT_USER);
     assert_int_equal(seen, atomic_load(&wrote));
     soft_migrate_id(id, channel);
     soft_destroy_event_channel(to[1]);

@@ -11,12 +11,14 @@
 
 static void request_carries_addresses_and_context(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     pair.listener->context = &pair;
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    struct rdma_cm_event *event =
-        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    pair.active = ct_id(pair.active_channel);
+    ct_resolve(pair.active, pair.port);
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    assert_int_equal(soft_connect(pair.active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     pair.passive = event->id;
     assert_int_equal(event->status, 0);
     assert_ptr_equal(event->listen_id, pair.listener);
@@ -28,119 +30,118 @@ static void request_carries_addresses_and_context(void **state) {
     assert_int_equal(pair.passive->port_num, 1);
     assert_int_equal(soft_get_src_port(pair.passive), htons(pair.port));
     assert_int_equal(soft_get_dst_port(pair.passive), soft_get_src_port(pair.active));
-    assert_int_equal(event->param.conn.qp_num, SOFTCM_QPN);
+    assert_int_equal(event->param.conn.qp_num, param.qp_num);
     soft_ack_cm_event(event);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void connection_over_ipv6(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *listener = softcm_id(pair.passive_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *listener = ct_id(pair.passive_channel);
     struct sockaddr_in6 addr = softcm_in6("::1", 0);
     assert_int_equal(soft_bind_addr(listener, (struct sockaddr *)&addr), 0);
     assert_int_equal(soft_listen(listener, 1), 0);
     addr.sin6_port = soft_get_src_port(listener);
-    pair.active = softcm_id(pair.active_channel);
+    pair.active = ct_id(pair.active_channel);
     assert_int_equal(soft_resolve_addr(pair.active, NULL, (struct sockaddr *)&addr, 1000), 0);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
     assert_int_equal(soft_resolve_route(pair.active, 1000), 0);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(soft_connect(pair.active, &param), 0);
-    pair.passive = softcm_request(pair.passive_channel);
+    pair.passive = ct_request(pair.passive_channel);
     assert_int_equal(pair.passive->route.addr.dst_addr.sa_family, AF_INET6);
-    softcm_pair_accept(&pair);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    ct_pair_accept(&pair);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     soft_establish(pair.active);
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
     soft_destroy_id(listener);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* One listener on the wildcard of both families. */
 static void wildcard_listener_hears_every_address(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *listener = softcm_id(pair.passive_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *listener = ct_id(pair.passive_channel);
     struct sockaddr_in6 any = softcm_in6("::", 0);
     assert_int_equal(soft_bind_addr(listener, (struct sockaddr *)&any), 0);
     assert_int_equal(soft_listen(listener, 4), 0);
     uint16_t port = ntohs(soft_get_src_port(listener));
     const char *const hosts[] = {"127.0.0.1", "127.1.2.3"};
     for (int i = 0; i < 2; i++) {
-        struct rdma_cm_id *id = softcm_id(pair.active_channel);
+        struct rdma_cm_id *id = ct_id(pair.active_channel);
         struct sockaddr_in dst = softcm_in(hosts[i], port);
         soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000);
-        softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+        ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
         soft_resolve_route(id, 1000);
-        softcm_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
-        struct rdma_conn_param param = softcm_param(NULL, 0);
+        ct_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+        struct rdma_conn_param param = ct_param(NULL, 0);
         assert_int_equal(soft_connect(id, &param), 0);
-        struct rdma_cm_id *request = softcm_request(pair.passive_channel);
+        struct rdma_cm_id *request = ct_request(pair.passive_channel);
         assert_int_equal(request->route.addr.src_sin.sin_addr.s_addr, dst.sin_addr.s_addr);
         soft_destroy_id(request);
-        assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
+        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
         soft_destroy_id(id);
     }
     soft_destroy_id(listener);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void many_connections_at_once(void **state) {
     (void)state;
     enum { COUNT = 200 };
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     struct rdma_cm_id *active[COUNT], *passive[COUNT];
     for (int i = 0; i < COUNT; i++) {
-        active[i] = softcm_connect(pair.active_channel, pair.port);
-        passive[i] = softcm_request(pair.passive_channel);
-        struct rdma_conn_param param = softcm_param(NULL, 0);
+        active[i] = ct_connect(pair.active_channel, pair.port);
+        passive[i] = ct_request(pair.passive_channel);
+        struct rdma_conn_param param = ct_param(NULL, 0);
         assert_int_equal(soft_accept(passive[i], &param), 0);
-        softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+        ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
         assert_int_equal(soft_establish(active[i]), 0);
-        softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+        ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
     }
     for (int i = 0; i < COUNT; i++)
         soft_destroy_id(active[i]);
     for (int i = 0; i < COUNT; i++)
-        assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     for (int i = 0; i < COUNT; i++)
         soft_destroy_id(passive[i]);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* ---- private data -------------------------------------------------------------------------------------- */
 
 static void private_data_without_data_is_still_there(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    struct rdma_cm_event *event =
-        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     softcm_assert_padded(&event->param.conn, "", 0, 56);
     pair.passive = event->id;
     soft_ack_cm_event(event);
     assert_int_equal(soft_reject(pair.passive, "no", 2), 0);
-    event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, 28);
     softcm_assert_padded(&event->param.conn, "no", 2, 148);
     soft_ack_cm_event(event);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------------------ */
 
 static void parameters_of_the_request(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
-    softcm_resolve(pair.active, pair.port);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
+    ct_resolve(pair.active, pair.port);
     struct rdma_conn_param param = {.responder_resources = 3,
                                     .initiator_depth = 5,
                                     .flow_control = 1,
@@ -149,8 +150,7 @@ static void parameters_of_the_request(void **state) {
                                     .srq = 1,
                                     .qp_num = 0xabcdef};
     assert_int_equal(soft_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event =
-        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.conn.initiator_depth, 3); /* seen from the other side */
     assert_int_equal(event->param.conn.responder_resources, 5);
     assert_int_equal(event->param.conn.flow_control, 1);
@@ -160,53 +160,52 @@ static void parameters_of_the_request(void **state) {
     assert_int_equal(event->param.conn.qp_num, 0xabcdef);
     pair.passive = event->id;
     soft_ack_cm_event(event);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void default_parameters_are_the_device_maximum(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
-    softcm_resolve(pair.active, pair.port);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
+    ct_resolve(pair.active, pair.port);
     struct ibv_device_attr device;
     assert_int_equal(soft_query_device(pair.active->verbs, &device), 0);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = RDMA_MAX_RESP_RES;
     param.initiator_depth = RDMA_MAX_INIT_DEPTH;
     assert_int_equal(soft_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event =
-        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.conn.initiator_depth, device.max_qp_rd_atom);
     assert_int_equal(event->param.conn.responder_resources, device.max_qp_init_rd_atom);
     pair.passive = event->id;
     soft_ack_cm_event(event);
     /* Accept then takes what was asked for. */
     assert_int_equal(soft_accept(pair.passive, &param), 0);
-    event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(event->param.conn.initiator_depth, device.max_qp_init_rd_atom);
     assert_int_equal(event->param.conn.responder_resources, device.max_qp_rd_atom);
     assert_int_equal(event->param.conn.retry_count, 0); /* a reply has none */
     soft_ack_cm_event(event);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void values_above_the_device_are_einval(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
-    softcm_resolve(pair.active, pair.port);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
+    ct_resolve(pair.active, pair.port);
     struct ibv_device_attr device;
     assert_int_equal(soft_query_device(pair.active->verbs, &device), 0);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = (uint8_t)(device.max_qp_rd_atom + 1);
     assert_fails(soft_connect(pair.active, &param), EINVAL);
-    param = softcm_param(NULL, 0);
+    param = ct_param(NULL, 0);
     param.initiator_depth = (uint8_t)(device.max_qp_init_rd_atom + 1);
     assert_fails(soft_connect(pair.active, &param), EINVAL);
     assert_fails(soft_connect(pair.active, NULL), EINVAL); /* no QP: parameters are needed */
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 int main(void) {

@@ -7,11 +7,11 @@
 
 static void c01_unreachable_reaches_the_passive_side(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
-    softcm_pair_accept(&pair); /* and the active side never answers the reply */
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    softcm_pair_free(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    ct_pair_accept(&pair); /* and the active side never answers the reply */
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    ct_pair_free(&pair);
 }
 
 static void c02_event_str_does_not_know_user(void **state) {
@@ -30,10 +30,10 @@ static void c02_event_str_does_not_know_user(void **state) {
 static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST};
     assert_int_equal(soft_resolve_addrinfo(id, "no address", "1", &hints), 0);
-    assert_int_equal(softcm_take(channel, SOFT_CM_EVENT_ADDRINFO_ERROR), ENOENT);
+    assert_int_equal(ct_take(channel, SOFT_CM_EVENT_ADDRINFO_ERROR), ENOENT);
     soft_destroy_id(id);
     soft_destroy_event_channel(channel);
     /* -1: softcm_qp_test, a QP that cannot be moved when the reply is fetched. */
@@ -41,74 +41,74 @@ static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
 
 static void c05_backlog_overflow_is_silent(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *small = softcm_id(pair.passive_channel);
-    uint16_t port = softcm_listen(small, 1);
-    pair.active = softcm_connect(pair.active_channel, port);
-    assert_true(softcm_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *small = ct_id(pair.passive_channel);
+    uint16_t port = ct_listen(small, 1);
+    pair.active = ct_connect(pair.active_channel, port);
+    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
     struct rdma_event_channel *other = soft_create_event_channel();
-    struct rdma_cm_id *second = softcm_connect(other, port);
-    assert_int_equal(softcm_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT); /* not 8 or 28 */
+    struct rdma_cm_id *second = ct_connect(other, port);
+    assert_int_equal(ct_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT); /* not 8 or 28 */
     soft_destroy_id(second);
     soft_destroy_event_channel(other);
     soft_destroy_id(small);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void c06_passive_established_needs_the_active_event_loop(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
-    softcm_pair_accept(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    ct_pair_accept(&pair);
     /* The reply has arrived: its event is there. The passive side still knows nothing. */
-    assert_true(softcm_readable(pair.active_channel, SOFTCM_WAIT_MS));
-    assert_false(softcm_readable(pair.passive_channel, 0));
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_true(ct_readable(pair.active_channel, SOFTCM_WAIT_MS));
+    assert_false(ct_readable(pair.passive_channel, 0));
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_pair_free(&pair);
 }
 
 static void c09_rejected_id_is_not_reusable(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
     soft_reject(pair.passive, NULL, 0);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_connect(pair.active, &param), EINVAL);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* The system's library dereferences NULL here; this device says EINVAL and the request stays. */
 static void c10_accept_null_without_a_qp(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
     assert_fails(soft_accept(pair.passive, NULL), EINVAL);
-    softcm_pair_accept(&pair);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    softcm_pair_free(&pair);
+    ct_pair_accept(&pair);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    ct_pair_free(&pair);
 }
 
 /* The kernel loses them; this device delivers them, and nobody may rely on either. */
 static void c11_user_event_on_an_unaccepted_id(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
     assert_int_equal(
         soft_write_cm_event(pair.passive, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 5, 6), 0);
-    struct rdma_cm_event *event = softcm_expect(pair.passive_channel, SOFT_CM_EVENT_USER);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, pair.passive);
     assert_int_equal(event->status, 5);
     soft_ack_cm_event(event);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void c12_synchronous_call_returns_on_any_event(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(NULL);
+    struct rdma_cm_id *id = ct_id(NULL);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, -EXDEV, 0);
     assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EXDEV);
@@ -121,16 +121,15 @@ static void c12_synchronous_call_returns_on_any_event(void **state) {
 
 static void c13_responder_and_initiator_values_arrive_swapped(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
-    softcm_resolve(pair.active, pair.port);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
+    ct_resolve(pair.active, pair.port);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
     param.initiator_depth = 4;
     assert_int_equal(soft_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event =
-        softcm_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.conn.responder_resources, 4);
     assert_int_equal(event->param.conn.initiator_depth, 2);
     pair.passive = event->id;
@@ -138,18 +137,18 @@ static void c13_responder_and_initiator_values_arrive_swapped(void **state) {
     param.responder_resources = 3;
     param.initiator_depth = 1;
     assert_int_equal(soft_accept(pair.passive, &param), 0);
-    event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(event->param.conn.responder_resources, 1);
     assert_int_equal(event->param.conn.initiator_depth, 3);
     soft_ack_cm_event(event);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *exact = softcm_id(channel), *any = softcm_id(channel);
-    struct rdma_cm_id *third = softcm_id(channel);
+    struct rdma_cm_id *exact = ct_id(channel), *any = ct_id(channel);
+    struct rdma_cm_id *third = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(exact, (struct sockaddr *)&addr), 0);
     addr.sin_port = soft_get_src_port(exact);
@@ -166,22 +165,22 @@ static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
 
 static void c15_ud_reject_is_unreachable_2(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *listener = softcm_ud_id(pair.passive_channel);
-    uint16_t port = softcm_listen(listener, 1);
-    pair.active = softcm_ud_id(pair.active_channel);
-    softcm_resolve(pair.active, port);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *listener = ct_ud_id(pair.passive_channel);
+    uint16_t port = ct_listen(listener, 1);
+    pair.active = ct_ud_id(pair.active_channel);
+    ct_resolve(pair.active, port);
     assert_int_equal(soft_connect(pair.active, NULL), 0);
-    pair.passive = softcm_request(pair.passive_channel);
+    pair.passive = ct_request(pair.passive_channel);
     assert_int_equal(soft_reject(pair.passive, "no", 2), 0);
-    struct rdma_cm_event *event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
     assert_int_equal(event->status, 2);
     assert_int_equal(event->param.ud.private_data_len, 136);
     assert_memory_equal(event->param.ud.private_data, "no", 3);
     soft_ack_cm_event(event);
     soft_destroy_id(listener);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 int main(void) {

@@ -15,10 +15,10 @@ static void ends_open(struct ends *ends) {
     memset(ends, 0, sizeof *ends);
     ends->passive_channel = soft_create_event_channel();
     ends->active_channel = soft_create_event_channel();
-    ends->listener = softcm_ud_id(ends->passive_channel);
-    ends->port = softcm_listen(ends->listener, 4);
-    ends->active = softcm_ud_id(ends->active_channel);
-    softcm_resolve(ends->active, ends->port);
+    ends->listener = ct_ud_id(ends->passive_channel);
+    ends->port = ct_listen(ends->listener, 4);
+    ends->active = ct_ud_id(ends->active_channel);
+    ct_resolve(ends->active, ends->port);
 }
 
 static void ends_close(struct ends *ends) {
@@ -38,7 +38,7 @@ static void service_nobody_offers_is_unreachable_1(void **state) {
     soft_destroy_id(ends.listener);
     ends.listener = NULL;
     assert_int_equal(soft_connect(ends.active, NULL), 0);
-    struct rdma_cm_event *event = softcm_expect(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    struct rdma_cm_event *event = ct_expect(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE);
     assert_int_equal(event->status, 1);
     assert_int_equal(event->param.ud.private_data_len, 136);
     soft_ack_cm_event(event);
@@ -50,9 +50,9 @@ static void request_nobody_answers_is_unreachable(void **state) {
     struct ends ends;
     ends_open(&ends);
     assert_int_equal(soft_connect(ends.active, NULL), 0);
-    ends.passive = softcm_request(ends.passive_channel);
-    assert_int_equal(softcm_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    assert_false(softcm_readable(ends.passive_channel, 0)); /* the repetitions were recognised */
+    ends.passive = ct_request(ends.passive_channel);
+    assert_int_equal(ct_take(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    assert_false(ct_readable(ends.passive_channel, 0)); /* the repetitions were recognised */
     ends_close(&ends);
 }
 
@@ -67,11 +67,11 @@ static void join_reports_the_group(void **state) {
     assert_fails(soft_join_multicast(ends.active, NULL, &context), EINVAL);
     assert_fails(soft_join_multicast(ends.active, (struct sockaddr *)&group, &context), EINVAL);
     soft_destroy_id(ends.active); /* its route is resolved: too late for a join */
-    ends.active = softcm_ud_id(ends.active_channel);
+    ends.active = ct_ud_id(ends.active_channel);
     struct sockaddr_in own = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(ends.active, (struct sockaddr *)&own), 0);
     assert_int_equal(soft_join_multicast(ends.active, (struct sockaddr *)&group, &context), 0);
-    struct rdma_cm_event *event = softcm_expect(ends.active_channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    struct rdma_cm_event *event = ct_expect(ends.active_channel, RDMA_CM_EVENT_MULTICAST_JOIN);
     assert_int_equal(event->status, 0);
     assert_ptr_equal(event->param.ud.private_data, &context);
     assert_int_equal(event->param.ud.qp_num, 0xFFFFFF);
@@ -89,14 +89,14 @@ static void join_reports_the_group(void **state) {
     attr.join_flags = RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER;
     attr.addr = (struct sockaddr *)&group;
     assert_int_equal(soft_join_multicast_ex(ends.active, &attr, NULL), 0);
-    softcm_take(ends.active_channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    ct_take(ends.active_channel, RDMA_CM_EVENT_MULTICAST_JOIN);
     ends_close(&ends); /* leaves by itself */
 }
 
 static void join_needs_a_datagram_id(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
     soft_bind_addr(id, (struct sockaddr *)&own);
     assert_fails(soft_join_multicast(id, (struct sockaddr *)&group, NULL), EINVAL);
@@ -124,20 +124,20 @@ static bool has_left(struct rdma_cm_id *id, const struct cds_list_head *last) {
 static void leave_waits_for_the_events_of_its_group_only(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct leave leave = {softcm_ud_id(channel), softcm_in("239.1.2.3", 0)};
+    struct leave leave = {ct_ud_id(channel), softcm_in("239.1.2.3", 0)};
     struct sockaddr_in own = softcm_in("127.0.0.1", 0), other = softcm_in("239.9.9.9", 0);
     soft_bind_addr(leave.id, (struct sockaddr *)&own);
     soft_join_multicast(leave.id, (struct sockaddr *)&other, NULL);
     const struct cds_list_head *stays = soft_cm_id_of(leave.id)->groups.next;
     soft_join_multicast(leave.id, (struct sockaddr *)&leave.group, NULL);
-    struct rdma_cm_event *of_other = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
-    struct rdma_cm_event *event = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
-    struct softcm_blocked leaver;
-    softcm_block(&leaver, leave_call, &leave);
+    struct rdma_cm_event *of_other = ct_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    struct rdma_cm_event *event = ct_expect(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    struct ct_thread leaver;
+    ct_thread_start(&leaver, leave_call, &leave);
     softcm_until(has_left(leave.id, stays));
     assert_false(atomic_load(&leaver.done));
     soft_ack_cm_event(event);
-    assert_int_equal(softcm_join(&leaver), 0); /* the other group's event is still out */
+    assert_int_equal(ct_thread_join(&leaver), 0); /* the other group's event is still out */
     soft_ack_cm_event(of_other);
     soft_destroy_id(leave.id);
     soft_destroy_event_channel(channel);
@@ -147,13 +147,13 @@ static void leave_discards_unfetched_events_of_its_group(void **state) {
     (void)state;
     skip_emulated("HAS NO PREADV2");
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_ud_id(channel);
+    struct rdma_cm_id *id = ct_ud_id(channel);
     struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
     soft_bind_addr(id, (struct sockaddr *)&own);
     soft_join_multicast(id, (struct sockaddr *)&group, NULL);
-    assert_true(softcm_readable(channel, 0));
+    assert_true(ct_readable(channel, 0));
     assert_int_equal(soft_leave_multicast(id, (struct sockaddr *)&group), 0);
-    assert_false(softcm_readable(channel, 0));
+    assert_false(ct_readable(channel, 0));
     soft_destroy_id(id);
     soft_destroy_event_channel(channel);
 }

@@ -13,41 +13,41 @@
 
 static void bound_but_not_listening_is_rejected_8(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *bound = softcm_id(pair.passive_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *bound = ct_id(pair.passive_channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(bound, (struct sockaddr *)&addr), 0);
-    pair.active = softcm_connect(pair.active_channel, ntohs(soft_get_src_port(bound)));
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 8);
+    pair.active = ct_connect(pair.active_channel, ntohs(soft_get_src_port(bound)));
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 8);
     soft_destroy_id(bound);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void port_of_another_address_is_rejected_28(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair); /* on 127.0.0.1 */
-    pair.active = softcm_id(pair.active_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair); /* on 127.0.0.1 */
+    pair.active = ct_id(pair.active_channel);
     struct sockaddr_in dst = softcm_in("127.0.0.2", pair.port);
     soft_resolve_addr(pair.active, NULL, (struct sockaddr *)&dst, 1000);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
     soft_resolve_route(pair.active, 1000);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(soft_connect(pair.active, &param), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
+    ct_pair_free(&pair);
 }
 
 static void reject_ece_has_its_own_reason(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
     assert_int_equal(soft_reject_ece(pair.passive, NULL, 0), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 35);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 35);
     assert_fails(soft_reject(pair.passive, NULL, 0), EINVAL); /* once */
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* ---- early ends ------------------------------------------------------------------------------------------ */
@@ -58,198 +58,198 @@ struct early_end {
 
 static void destroying_is_rejected_28(void **state) {
     const struct early_end *row = *state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
     if (row->accepted) {
-        softcm_pair_accept(&pair);
-        softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+        ct_pair_accept(&pair);
+        ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     }
     struct rdma_cm_id **gone = row->by_the_asker ? &pair.active : &pair.passive;
     soft_destroy_id(*gone);
     *gone = NULL;
-    assert_int_equal(softcm_take(row->by_the_asker ? pair.passive_channel : pair.active_channel,
-                                 RDMA_CM_EVENT_REJECTED),
+    assert_int_equal(ct_take(row->by_the_asker ? pair.passive_channel : pair.active_channel,
+                             RDMA_CM_EVENT_REJECTED),
                      28);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void destroying_the_listener_rejects_unfetched_requests(void **state) {
     (void)state;
     skip_emulated("HAS NO PREADV2");
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    assert_true(softcm_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
     soft_destroy_id(pair.listener);
     pair.listener = NULL;
-    assert_false(softcm_readable(pair.passive_channel, 0));
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
-    softcm_pair_free(&pair);
+    assert_false(ct_readable(pair.passive_channel, 0));
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
+    ct_pair_free(&pair);
 }
 
 /* ---- disconnect --------------------------------------------------------------------------------------------- */
 
 static void both_sides_disconnecting_at_once_get_one_event_each(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     assert_int_equal(soft_disconnect(pair.active), 0);
     assert_int_equal(soft_disconnect(pair.passive), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    ct_pair_free(&pair);
 }
 
 static void unanswered_disconnect_times_out(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     assert_int_equal(soft_disconnect(pair.active), 0);
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     /* The passive side never calls disconnect. */
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    ct_pair_free(&pair);
 }
 
 static void disconnect_needs_a_connection_once_begun(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *id = softcm_id(pair.active_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *id = ct_id(pair.active_channel);
     assert_fails(soft_disconnect(id), EINVAL); /* no device */
-    softcm_resolve(id, pair.port);
+    ct_resolve(id, pair.port);
     assert_fails(soft_disconnect(id), EINVAL); /* never started to connect */
     soft_destroy_id(id);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
+    pair.active = ct_connect(pair.active_channel, pair.port);
     assert_int_equal(soft_disconnect(pair.active), 0);
-    pair.passive = softcm_request(pair.passive_channel);
-    softcm_pair_free(&pair);
+    pair.passive = ct_request(pair.passive_channel);
+    ct_pair_free(&pair);
 }
 
 /* ---- calls in the wrong state ---------------------------------------------------------------------------------- */
 
 static void calls_in_the_wrong_state_are_einval_and_raise_nothing(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    struct rdma_conn_param param = softcm_param(NULL, 0);
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
+    struct ct_pair pair;
+    struct rdma_conn_param param = ct_param(NULL, 0);
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
     assert_fails(soft_connect(pair.active, &param), EINVAL);
     assert_fails(soft_accept(pair.active, &param), EINVAL);
     assert_fails(soft_reject(pair.active, NULL, 0), EINVAL);
     assert_fails(soft_establish(pair.active), EINVAL);
     assert_fails(soft_notify(pair.active, IBV_EVENT_COMM_EST), EINVAL);
     assert_fails(soft_accept(pair.listener, &param), EINVAL);
-    softcm_resolve(pair.active, pair.port);
+    ct_resolve(pair.active, pair.port);
     assert_int_equal(soft_connect(pair.active, &param), 0);
     assert_fails(soft_connect(pair.active, &param), EINVAL);
     assert_fails(soft_establish(pair.active), EINVAL);
-    pair.passive = softcm_request(pair.passive_channel);
+    pair.passive = ct_request(pair.passive_channel);
     assert_fails(soft_connect(pair.passive, &param), EINVAL);
     assert_fails(soft_listen(pair.passive, 1), EINVAL);
-    softcm_pair_accept(&pair);
+    ct_pair_accept(&pair);
     assert_fails(soft_accept(pair.passive, &param), EINVAL);
     assert_fails(soft_reject(pair.passive, NULL, 0), EINVAL);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     soft_establish(pair.active);
     assert_fails(soft_establish(pair.active), EINVAL);
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
-    assert_false(softcm_readable(pair.active_channel, 0));
-    softcm_pair_free(&pair);
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_false(ct_readable(pair.active_channel, 0));
+    ct_pair_free(&pair);
 }
 
 /* ---- timers ------------------------------------------------------------------------------------------------------ */
 
 static void backlog_overflow_is_silent(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     soft_destroy_id(pair.listener);
-    pair.listener = softcm_id(pair.passive_channel);
-    pair.port = softcm_listen(pair.listener, 1);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    assert_true(softcm_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    pair.listener = ct_id(pair.passive_channel);
+    pair.port = ct_listen(pair.listener, 1);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
     struct rdma_event_channel *other = soft_create_event_channel();
-    struct rdma_cm_id *second = softcm_connect(other, pair.port);
-    assert_int_equal(softcm_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    struct rdma_cm_id *second = ct_connect(other, pair.port);
+    assert_int_equal(ct_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     soft_destroy_id(second);
     /* Fetching frees the place, accepting has nothing to do with it. */
-    pair.passive = softcm_request(pair.passive_channel);
-    second = softcm_connect(other, pair.port);
-    struct rdma_cm_id *request = softcm_request(pair.passive_channel);
+    pair.passive = ct_request(pair.passive_channel);
+    second = ct_connect(other, pair.port);
+    struct rdma_cm_id *request = ct_request(pair.passive_channel);
     soft_destroy_id(request);
-    assert_int_equal(softcm_take(other, RDMA_CM_EVENT_REJECTED), 28);
+    assert_int_equal(ct_take(other, RDMA_CM_EVENT_REJECTED), 28);
     soft_destroy_id(second);
     soft_destroy_event_channel(other);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void dropped_request_is_asked_again(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     soft_destroy_id(pair.listener);
-    pair.listener = softcm_id(pair.passive_channel);
-    pair.port = softcm_listen(pair.listener, 1);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    struct rdma_cm_id *second = softcm_connect(pair.active_channel, pair.port);
+    pair.listener = ct_id(pair.passive_channel);
+    pair.port = ct_listen(pair.listener, 1);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    struct rdma_cm_id *second = ct_connect(pair.active_channel, pair.port);
     /* One of the two was dropped, or will be; both arrive in the end. */
-    pair.passive = softcm_request(pair.passive_channel);
-    struct rdma_cm_id *request = softcm_request(pair.passive_channel);
+    pair.passive = ct_request(pair.passive_channel);
+    struct rdma_cm_id *request = ct_request(pair.passive_channel);
     soft_destroy_id(request);
-    softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
     soft_destroy_id(second);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void request_nobody_accepts_is_unreachable(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    softcm_pair_free(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    ct_pair_free(&pair);
 }
 
 /* ---- the device ---------------------------------------------------------------------------------------------------- */
 
 static void address_change_reaches_the_ids_on_it(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     struct sockaddr_in changed = softcm_in("127.0.0.1", 0), other = softcm_in("127.0.0.9", 0);
     soft_lock();
     soft_cm_device_address_changed((struct sockaddr *)&other);
     soft_cm_device_address_changed((struct sockaddr *)&changed);
     soft_unlock();
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
-    assert_false(softcm_readable(pair.active_channel, 0));
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* listener */
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* connection */
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
+    assert_false(ct_readable(pair.active_channel, 0));
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* listener */
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* connection */
+    ct_pair_free(&pair);
 }
 
 static void device_removal_reaches_every_id_on_it(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
-    struct rdma_cm_id *unbound = softcm_id(pair.active_channel);
-    struct rdma_cm_id *wildcard = softcm_id(pair.active_channel);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
+    struct rdma_cm_id *unbound = ct_id(pair.active_channel);
+    struct rdma_cm_id *wildcard = ct_id(pair.active_channel);
     assert_int_equal(soft_listen(wildcard, 1), 0);
-    struct rdma_cm_id *unanswered = softcm_connect(pair.active_channel, pair.port);
-    struct rdma_cm_id *request = softcm_request(pair.passive_channel);
+    struct rdma_cm_id *unanswered = ct_connect(pair.active_channel, pair.port);
+    struct rdma_cm_id *request = ct_request(pair.passive_channel);
     soft_lock();
     soft_cm_device_removed();
     soft_unlock();
     for (int i = 0; i < 2; i++) {
-        softcm_take(pair.active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);  /* active, unanswered */
-        softcm_take(pair.passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL); /* listener, passive */
+        ct_take(pair.active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);  /* active, unanswered */
+        ct_take(pair.passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL); /* listener, passive */
     }
-    assert_false(softcm_readable(pair.passive_channel, 0)); /* not for the unaccepted request */
-    assert_false(softcm_readable(pair.active_channel, 0));  /* nor for the unbound ones */
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    assert_false(ct_readable(pair.passive_channel, 0)); /* not for the unaccepted request */
+    assert_false(ct_readable(pair.active_channel, 0));  /* nor for the unbound ones */
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_accept(request, &param), ENXIO);
     assert_fails(soft_disconnect(pair.active), ENXIO);
     assert_fails(soft_listen(pair.listener, 1), ENXIO);
@@ -259,7 +259,7 @@ static void device_removal_reaches_every_id_on_it(void **state) {
     soft_destroy_id(unanswered);
     soft_destroy_id(unbound);
     soft_destroy_id(wildcard);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 int main(void) {

@@ -21,7 +21,7 @@ static uint64_t random64(void) {
 }
 
 /* A way into this process: its own peer, as any other process would get it. */
-static struct soft_peer *way_in(struct softcm_pair *pair) {
+static struct soft_peer *way_in(struct ct_pair *pair) {
     struct soft_cm_port_name name = {.ps = RDMA_PS_TCP, .port = pair->port, .afonly = true};
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     memcpy(&name.addr, &addr, sizeof addr);
@@ -54,7 +54,7 @@ static void release(struct soft_peer *peer) {
 }
 
 /* Who was cut off comes back. */
-static void send_again(struct softcm_pair *pair, struct soft_peer **peer, uint32_t type,
+static void send_again(struct ct_pair *pair, struct soft_peer **peer, uint32_t type,
                        const void *data, size_t bytes) {
     while (!try_raw(*peer, type, data, bytes)) {
         release(*peer);
@@ -62,7 +62,7 @@ static void send_again(struct softcm_pair *pair, struct soft_peer **peer, uint32
     }
 }
 
-static struct soft_cm_wire_req good_req(struct softcm_pair *pair, uint64_t from) {
+static struct soft_cm_wire_req good_req(struct ct_pair *pair, uint64_t from) {
     struct soft_cm_wire_req req = {.head.from = from, .ps = RDMA_PS_TCP, .qp_num = 1};
     struct sockaddr_in src = softcm_in("127.0.0.1", 1), dst = softcm_in("127.0.0.1", pair->port);
     soft_cm_wire_addr_set(&req.src, (struct sockaddr *)&src);
@@ -76,7 +76,7 @@ static struct soft_cm_wire_req good_req(struct softcm_pair *pair, uint64_t from)
  */
 static bool drain(struct rdma_event_channel *channel, int *others) {
     bool seen = false;
-    while (softcm_readable(channel, 0)) {
+    while (ct_readable(channel, 0)) {
         struct rdma_cm_event *event;
         assert_int_equal(soft_get_cm_event(channel, &event), 0);
         struct rdma_cm_id *id = NULL;
@@ -98,22 +98,22 @@ static bool drain(struct rdma_event_channel *channel, int *others) {
  * Everything sent before it has been looked at once its request is there. It is sent again, because
  * the backlog may be full of what came before. Returns how many other events there were.
  */
-static int barrier(struct softcm_pair *pair, struct soft_peer **peer) {
+static int barrier(struct ct_pair *pair, struct soft_peer **peer) {
     int others = 0;
     struct soft_cm_wire_req req = good_req(pair, random64() | 1);
     memcpy(req.data, "barrier", 8);
     do {
         req.head.from += 2;
         send_again(pair, peer, SOFT_CM_WIRE_REQ, &req, sizeof req);
-        softcm_readable(pair->passive_channel, 100);
+        ct_readable(pair->passive_channel, 100);
     } while (!drain(pair->passive_channel, &others));
     return others;
 }
 
 static void wrong_sizes_and_types_are_ignored(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     struct soft_peer *peer = way_in(&pair);
     uint8_t bytes[SOFT_MSG_BYTES_MAX] = {0};
     struct soft_cm_wire_req req = good_req(&pair, 77);
@@ -143,14 +143,14 @@ static void wrong_sizes_and_types_are_ignored(void **state) {
     send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
     assert_int_equal(barrier(&pair, &peer), 0);
     release(peer);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* Real numbers of real ids, from somebody they are not connected with. */
 static void foreign_messages_do_not_touch_a_connection(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     struct soft_peer *peer = way_in(&pair);
     struct soft_cm_id *ends[2] = {soft_cm_id_of(pair.active), soft_cm_id_of(pair.passive)};
     for (int i = 0; i < 2; i++) {
@@ -179,21 +179,21 @@ static void foreign_messages_do_not_touch_a_connection(void **state) {
         send_raw(peer, SOFT_CM_WIRE_DREQ, &msg, sizeof msg.head);
     }
     assert_int_equal(barrier(&pair, &peer), 0);
-    assert_false(softcm_readable(pair.active_channel, 0));
+    assert_false(ct_readable(pair.active_channel, 0));
     assert_int_equal(softcm_conn_state(pair.active), SOFT_CM_CONN_UP);
     assert_int_equal(softcm_conn_state(pair.passive), SOFT_CM_CONN_UP);
     release(peer);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void stale_numbers_find_nothing(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    struct rdma_cm_id *id = softcm_id(pair.active_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    struct rdma_cm_id *id = ct_id(pair.active_channel);
     uint64_t number = soft_cm_id_of(id)->number;
     soft_destroy_id(id);
-    id = softcm_id(pair.active_channel); /* the same place in the table */
+    id = ct_id(pair.active_channel); /* the same place in the table */
     assert_int_equal((uint32_t)soft_cm_id_of(id)->number, (uint32_t)number);
     soft_lock();
     assert_null(soft_cm_id_find(number));
@@ -202,33 +202,33 @@ static void stale_numbers_find_nothing(void **state) {
     assert_ptr_equal(soft_cm_id_find(soft_cm_id_of(id)->number), soft_cm_id_of(id));
     soft_unlock();
     soft_destroy_id(id);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void flood_of_requests_is_bounded_by_the_backlog(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair); /* backlog 16 */
+    struct ct_pair pair;
+    ct_pair_listen(&pair); /* backlog 16 */
     struct soft_peer *peer = way_in(&pair);
     for (uint64_t i = 1; i <= 400; i++) {
         struct soft_cm_wire_req req = good_req(&pair, i);
         send_raw(peer, SOFT_CM_WIRE_REQ, &req, sizeof req);
     }
-    struct rdma_cm_id *other = softcm_id(pair.active_channel);
-    uint16_t port = softcm_listen(other, 1);
+    struct rdma_cm_id *other = ct_id(pair.active_channel);
+    uint16_t port = ct_listen(other, 1);
     struct soft_cm_wire_req last = good_req(&pair, 1000);
     last.dst.port = port;
     send_raw(peer, SOFT_CM_WIRE_REQ, &last, sizeof last);
-    pair.passive = softcm_request(pair.active_channel); /* in order: the others have been seen */
+    pair.passive = ct_request(pair.active_channel); /* in order: the others have been seen */
     for (int i = 0; i < 16; i++)
-        soft_destroy_id(softcm_request(pair.passive_channel));
-    assert_false(softcm_readable(pair.passive_channel, 0));
+        soft_destroy_id(ct_request(pair.passive_channel));
+    assert_false(ct_readable(pair.passive_channel, 0));
     release(peer);
     soft_destroy_id(other);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
-static size_t random_message(struct softcm_pair *pair, uint32_t kind, uint64_t *words) {
+static size_t random_message(struct ct_pair *pair, uint32_t kind, uint64_t *words) {
     static const size_t sizes[] = {
         sizeof(struct soft_cm_wire_req),     sizeof(struct soft_cm_wire_head),
         sizeof(struct soft_cm_wire_rep),     sizeof(struct soft_cm_wire_head),
@@ -250,8 +250,8 @@ static size_t random_message(struct softcm_pair *pair, uint32_t kind, uint64_t *
 
 static void random_messages(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     struct soft_peer *peer = way_in(&pair);
     int others = 0;
     for (int i = 0; i < 20000; i++) {
@@ -267,12 +267,12 @@ static void random_messages(void **state) {
     /* Everything works as before. */
     drain(pair.active_channel, &others);
     soft_destroy_id(pair.listener);
-    pair.listener = softcm_id(pair.active_channel);
-    pair.port = softcm_listen(pair.listener, 4);
+    pair.listener = ct_id(pair.active_channel);
+    pair.port = ct_listen(pair.listener, 4);
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_connect(channel, pair.port), *request = NULL;
+    struct rdma_cm_id *id = ct_connect(channel, pair.port), *request = NULL;
     while (!request) {
-        assert_true(softcm_readable(pair.active_channel, SOFTCM_WAIT_MS));
+        assert_true(ct_readable(pair.active_channel, SOFTCM_WAIT_MS));
         struct rdma_cm_event *event;
         assert_int_equal(soft_get_cm_event(pair.active_channel, &event), 0);
         if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -280,11 +280,11 @@ static void random_messages(void **state) {
         soft_ack_cm_event(event);
     }
     assert_int_equal(soft_reject(request, NULL, 0), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_REJECTED), 28);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_REJECTED), 28);
     soft_destroy_id(request);
     soft_destroy_id(id);
     soft_destroy_event_channel(channel);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 int main(void) {

@@ -53,7 +53,7 @@ static void a_read_needs_a_sink_that_may_be_written(void **state) {
     assert_int_equal(post(&s.dialer, IBV_WR_RDMA_READ, sge, &from), 0);
     assert_int_equal(sv_poll(s.dialer.scq).status, IBV_WC_LOC_PROT_ERR);
     assert_int_equal(s.dialer.buf[512], 0);
-    assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(soft_dereg_mr(open) | soft_dereg_mr(closed) | soft_dereg_mr(source), 0);
     iwarp_close(&s);
 }
@@ -82,7 +82,7 @@ static void a_send_without_a_receive_ends_the_connection(void **state) {
     struct ibv_wc wc;
     while (sv_state(&s.listener) != IBV_QPS_ERR)
         assert_int_equal(ibv_poll_cq(s.listener.rcq, 1, &wc), 0); /* it looks at what came */
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     iwarp_close(&s);
 }
 
@@ -103,7 +103,7 @@ static void a_refused_write_is_not_told_to_who_wrote(void **state) {
     assert_true(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR);
     while (sv_state(&s.listener) != IBV_QPS_ERR)
         (void)ibv_poll_cq(s.listener.rcq, 1, &wc);
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(s.listener.buf[0], 0);
     assert_int_equal(soft_dereg_mr(closed), 0);
     iwarp_close(&s);
@@ -116,11 +116,11 @@ static void one_send_before_the_connection_blocks_the_queue_for_good(void **stat
     assert_int_equal(sv_send(&s.dialer, 1, 4096, 40, IBV_SEND_SIGNALED), ENOTCONN);
     struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    s.cm.passive = softcm_request(s.cm.passive_channel);
+    s.cm.passive = ct_request(s.cm.passive_channel);
     param = iwarp_param(&s.listener, NULL, 0);
     assert_int_equal(soft_accept(s.cm.passive, &param), 0);
-    assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(sv_send(&s.dialer, 2, 4096, 40, IBV_SEND_SIGNALED), 0);
     sv_stays_empty(s.dialer.scq, s.listener.rcq);
     iwarp_close(&s);
@@ -131,7 +131,7 @@ static void a_listener_that_speaks_first_loses_its_connection(void **state) {
     struct iwarp_ends s;
     iwarp_up(&s);
     (void)sv_send(&s.listener, 1, 4096, 40, IBV_SEND_SIGNALED);
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     iwarp_expect_flushed(&s.dialer);
     iwarp_close(&s);
 }

@@ -15,8 +15,7 @@ static void a_request_shows_exact_data_and_no_queue_pair(void **state) {
     param.responder_resources = 5;
     param.initiator_depth = 3;
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    struct rdma_cm_event *event =
-        softcm_expect(s.cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(s.cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     s.cm.passive = event->id;
     assert_int_equal(event->param.conn.private_data_len, 6);
     assert_memory_equal(event->param.conn.private_data, "dialer", 6);
@@ -39,8 +38,8 @@ static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up
     assert_int_equal(soft_accept(s.cm.passive, &param), 0);
     assert_int_equal(sv_state(&s.listener), IBV_QPS_RTS);
     /* without a word of the dialer's */
-    assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(ct_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    struct rdma_cm_event *event = ct_expect(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED);
     assert_int_equal(event->status, 0);
     assert_int_equal(event->param.conn.private_data_len, 5);
     assert_memory_equal(event->param.conn.private_data, "hello", 5);
@@ -79,7 +78,7 @@ static void attributes_say_next_to_nothing(void **state) {
     }
     struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    s.cm.passive = softcm_request(s.cm.passive_channel);
+    s.cm.passive = ct_request(s.cm.passive_channel);
     struct rdma_cm_id *ids[] = {s.cm.active, s.cm.passive};
     for (int i = 0; i < 2; i++)
         for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++) {
@@ -95,15 +94,15 @@ static void a_queue_pair_that_is_not_there_is_einval(void **state) {
     (void)state;
     struct iwarp_ends s;
     iwarp_listen(&s);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     param.qp_num = 0xffffff;
     assert_fails(soft_connect(s.cm.active, &param), EINVAL);
     param.qp_num = s.dialer.qp->qp_num;
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    s.cm.passive = softcm_request(s.cm.passive_channel);
+    s.cm.passive = ct_request(s.cm.passive_channel);
     param.qp_num = 0xffffff;
     assert_fails(soft_accept(s.cm.passive, &param), EINVAL);
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
     iwarp_close(&s);
 }
 
@@ -118,28 +117,28 @@ static void nobody_listening_fails_the_call_and_the_id_connects_again(void **sta
     for (int i = 0; i < 2; i++) { /* the second time somebody else is remembered to have it */
         assert_int_equal(soft_destroy_id(s.cm.listener), 0);
         assert_fails(soft_connect(s.cm.active, &param), ECONNREFUSED);
-        assert_false(softcm_readable(s.cm.active_channel, 0));
+        assert_false(ct_readable(s.cm.active_channel, 0));
         assert_int_equal(sv_state(&s.dialer), IBV_QPS_INIT);
-        s.cm.listener = softcm_id(s.cm.passive_channel);
+        s.cm.listener = ct_id(s.cm.passive_channel);
         assert_int_equal(soft_bind_addr(s.cm.listener, (struct sockaddr *)&addr), 0);
         assert_int_equal(soft_listen(s.cm.listener, 4), 0);
         if (i == 0) {
-            struct rdma_cm_id *other = softcm_id(s.cm.active_channel);
+            struct rdma_cm_id *other = ct_id(s.cm.active_channel);
             struct sv_end end;
-            softcm_resolve(other, s.cm.port);
+            ct_resolve(other, s.cm.port);
             sv_open(&end, SV_OPTIONS(.recvs = 1));
             struct rdma_conn_param again = iwarp_param(&end, NULL, 0);
             assert_int_equal(soft_connect(other, &again), 0);
-            struct rdma_cm_id *asked = softcm_request(s.cm.passive_channel);
+            struct rdma_cm_id *asked = ct_request(s.cm.passive_channel);
             assert_int_equal(soft_reject(asked, NULL, 0), 0);
             assert_int_equal(soft_destroy_id(asked), 0);
-            softcm_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
+            ct_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
             assert_int_equal(soft_destroy_id(other), 0);
             sv_close(&end);
         }
     }
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    s.cm.passive = softcm_request(s.cm.passive_channel);
+    s.cm.passive = ct_request(s.cm.passive_channel);
     assert_int_equal(soft_reject(s.cm.passive, NULL, 0), 0);
     iwarp_close(&s);
 }
@@ -149,7 +148,7 @@ static void a_refusal_has_exact_data_and_flushes_receives_before_it_is_told(void
     struct iwarp_ends s;
     iwarp_request(&s);
     assert_int_equal(soft_reject(s.cm.passive, "no", 2), 0);
-    struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct rdma_cm_event *event = ct_expect(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, REFUSED);
     assert_int_equal(event->param.conn.private_data_len, 2);
     assert_memory_equal(event->param.conn.private_data, "no", 2);
@@ -167,7 +166,7 @@ static void a_request_that_is_destroyed_is_refused_without_data(void **state) {
     iwarp_request(&s);
     assert_int_equal(soft_destroy_id(s.cm.passive), 0);
     s.cm.passive = NULL;
-    struct rdma_cm_event *event = softcm_expect(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct rdma_cm_event *event = ct_expect(s.cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, REFUSED);
     assert_int_equal(event->param.conn.private_data_len, 0);
     soft_ack_cm_event(event);
@@ -181,8 +180,8 @@ static void too_much_data_is_refused(void **state) {
     iwarp_listen(&s);
     struct rdma_conn_param param = iwarp_param(&s.dialer, data, 252);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
-    assert_false(softcm_readable(s.cm.passive_channel, 0));
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
+    assert_false(ct_readable(s.cm.passive_channel, 0));
     iwarp_close(&s);
 }
 
@@ -194,8 +193,7 @@ static void two_hundred_and_fifty_one_bytes_arrive(void **state) {
     iwarp_listen(&s);
     struct rdma_conn_param param = iwarp_param(&s.dialer, data, sizeof data);
     assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    struct rdma_cm_event *event =
-        softcm_expect(s.cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(s.cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     s.cm.passive = event->id;
     assert_int_equal(event->param.conn.private_data_len, sizeof data);
     sv_check(event->param.conn.private_data, sizeof data, 3);
@@ -207,10 +205,10 @@ static void a_dialer_that_is_not_answered_in_time_gives_up(void **state) {
     (void)state;
     struct iwarp_ends s;
     iwarp_request(&s);
-    assert_int_equal(softcm_take(s.cm.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     assert_int_equal(sv_state(&s.dialer), IBV_QPS_ERR);
     softcm_until(softcm_conn_state(s.cm.passive) == SOFT_CM_CONN_OVER);
-    assert_false(softcm_readable(s.cm.passive_channel, 0)); /* the listener hears nothing */
+    assert_false(ct_readable(s.cm.passive_channel, 0)); /* the listener hears nothing */
     struct rdma_conn_param param = iwarp_param(&s.listener, NULL, 0);
     assert_fails(soft_accept(s.cm.passive, &param), ECONNRESET);
     assert_int_equal(sv_state(&s.listener), IBV_QPS_INIT);
@@ -233,12 +231,12 @@ static int destroy_qp_call(void *qp) {
 static void an_id_that_waits_for_its_answer_is_destroyed_when_that_came(void **state) {
     (void)state;
     struct iwarp_ends s;
-    struct softcm_blocked blocked;
+    struct ct_thread blocked;
     iwarp_request(&s);
-    softcm_block(&blocked, softcm_destroy_call, s.cm.active);
+    ct_thread_start(&blocked, softcm_destroy_call, s.cm.active);
     softcm_until(waiters() == 1);
     assert_int_equal(soft_reject(s.cm.passive, NULL, 0), 0); /* it still waits */
-    assert_int_equal(softcm_join(&blocked), 0);
+    assert_int_equal(ct_thread_join(&blocked), 0);
     s.cm.active = NULL;
     iwarp_close(&s);
 }
@@ -246,24 +244,24 @@ static void an_id_that_waits_for_its_answer_is_destroyed_when_that_came(void **s
 static void a_queue_pair_that_waits_for_the_answer_is_destroyed_when_that_came(void **state) {
     (void)state;
     struct iwarp_ends s;
-    struct softcm_blocked blocked;
+    struct ct_thread blocked;
     iwarp_request(&s);
-    softcm_block(&blocked, destroy_qp_call, s.dialer.qp);
+    ct_thread_start(&blocked, destroy_qp_call, s.dialer.qp);
     softcm_until(waiters() == 1);
     struct rdma_conn_param param = iwarp_param(&s.listener, NULL, 0);
     assert_int_equal(soft_accept(s.cm.passive, &param), 0);
-    assert_int_equal(softcm_join(&blocked), 0);
+    assert_int_equal(ct_thread_join(&blocked), 0);
     s.dialer.qp = NULL;
-    softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
-    softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    ct_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+    ct_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     iwarp_close(&s);
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------- */
 
 static void ended(struct iwarp_ends *s) {
-    assert_int_equal(softcm_take(s->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(softcm_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static void hanging_up_ends_both_sides_at_once_and_for_good(void **state) {
@@ -326,7 +324,7 @@ static void destroying_the_id_is_the_end_of_the_connection(void **state) {
     assert_int_equal(soft_destroy_id(s.cm.active), 0);
     s.cm.active = NULL;
     iwarp_expect_flushed(&s.dialer);
-    assert_int_equal(softcm_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     iwarp_expect_flushed(&s.listener);
     iwarp_close(&s);
 }

@@ -30,7 +30,7 @@ static struct rdma_cm_id *resolve(struct rdma_event_channel *channel, const char
     must(inet_pton(AF_INET, address, &dst.sin_addr) == 1);
     must(soft_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
     must(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000) == 0);
-    must(softcm_readable(channel, SOFTCM_WAIT_MS) && soft_get_cm_event(channel, &got) == 0);
+    must(ct_readable(channel, SOFTCM_WAIT_MS) && soft_get_cm_event(channel, &got) == 0);
     must((int)got->event == event);
     *status = got->status;
     soft_ack_cm_event(got);

@@ -76,7 +76,7 @@ static void role_server(const char *step, const char *host) {
     say("requested", 0);
     if (!strcmp(step, "request"))
         wait_for_the_end();
-    struct rdma_conn_param param = softcm_param("served", 6);
+    struct rdma_conn_param param = ct_param("served", 6);
     must(!soft_accept(id, &param));
     if (!strcmp(step, "accept")) {
         say("accepted", 0);
@@ -114,7 +114,7 @@ static void role_client(const char *step, int port) {
     soft_ack_cm_event(next(channel, RDMA_CM_EVENT_ADDR_RESOLVED));
     must(!soft_resolve_route(id, 1000));
     soft_ack_cm_event(next(channel, RDMA_CM_EVENT_ROUTE_RESOLVED));
-    struct rdma_conn_param param = softcm_param("asked", 5);
+    struct rdma_conn_param param = ct_param("asked", 5);
     must(!soft_connect(id, &param));
     say("asked", 0);
     if (!strcmp(step, "ask"))
@@ -201,8 +201,8 @@ static void local_close(struct local *local) {
 /* Connects to the other process and takes the connection up. */
 static void local_connect_up(struct local *local, uint16_t port) {
     local_open(local);
-    local->id = softcm_connect(local->channel, port);
-    struct rdma_cm_event *event = softcm_expect(local->channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    local->id = ct_connect(local->channel, port);
+    struct rdma_cm_event *event = ct_expect(local->channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_memory_equal(event->param.conn.private_data, "served", 7);
     soft_ack_cm_event(event);
     assert_int_equal(soft_establish(local->id), 0);
@@ -217,9 +217,9 @@ static void connection_between_processes(void **state) {
     hear(&server, "requested");
     hear(&server, "established");
     finish(&server, 0); /* it just exits */
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(soft_disconnect(local.id), 0);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
     local_close(&local);
 }
 
@@ -231,10 +231,10 @@ static void kill_of_a_listener_frees_its_port(void **state) {
     uint16_t port = (uint16_t)hear(&server, "port");
     finish(&server, SIGKILL);
     local_open(&local);
-    struct rdma_cm_id *refused = softcm_connect(local.channel, port);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 8);
+    struct rdma_cm_id *refused = ct_connect(local.channel, port);
+    assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_REJECTED), 8);
     soft_destroy_id(refused);
-    local.id = softcm_id(local.channel);
+    local.id = ct_id(local.channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", port);
     assert_int_equal(soft_bind_addr(local.id, (struct sockaddr *)&addr), 0);
     local_close(&local);
@@ -264,18 +264,18 @@ static void kill_of_a_server(void **state) {
         local_connect_up(&local, (uint16_t)hear(&server, "port"));
     } else {
         local_open(&local);
-        local.id = softcm_connect(local.channel, (uint16_t)hear(&server, "port"));
+        local.id = ct_connect(local.channel, (uint16_t)hear(&server, "port"));
     }
     hear(&server, "requested");
     pid_t grandchild = row->forks ? hear(&server, "child") : 0;
     if (row->asked_for_time)
         softcm_until(has_been_told_to_wait(local.id)); /* its "give me time" has arrived */
     if (row->replied)
-        softcm_take(local.channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+        ct_take(local.channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     if (row->last)
         hear(&server, row->last);
     finish(&server, SIGKILL);
-    assert_int_equal(softcm_take(local.channel, row->event), row->status);
+    assert_int_equal(ct_take(local.channel, row->event), row->status);
     if (row->forks)
         kill(grandchild, SIGKILL);
     local_close(&local);
@@ -292,11 +292,11 @@ static void a_port_that_changed_hands_is_found_again(void **state) {
     assert_int_equal(soft_destroy_id(local.id), 0);
     hear(&server, "requested");
     hear(&server, "given"); /* its process is still there, and still known to us */
-    struct rdma_cm_id *refused = softcm_connect(local.channel, port);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 8);
+    struct rdma_cm_id *refused = ct_connect(local.channel, port);
+    assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_REJECTED), 8);
     soft_destroy_id(refused);
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *listener = softcm_id(channel);
+    struct rdma_cm_id *listener = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", port);
     assert_int_equal(soft_bind_addr(listener, (struct sockaddr *)&addr), 0);
     assert_int_equal(soft_listen(listener, 4), 0);
@@ -311,8 +311,8 @@ static void a_port_that_changed_hands_is_found_again(void **state) {
     soft_peer_release(recalled);
     soft_unlock();
     assert_true(theirs);
-    local.id = softcm_connect(local.channel, port);
-    struct rdma_cm_id *passive = softcm_request(channel);
+    local.id = ct_connect(local.channel, port);
+    struct rdma_cm_id *passive = ct_request(channel);
     assert_int_equal(soft_destroy_id(passive), 0);
     assert_int_equal(soft_destroy_id(listener), 0);
     soft_destroy_event_channel(channel);
@@ -329,31 +329,31 @@ static void kill_of_the_asking_side(void **state) {
         struct local local;
         char text[8];
         local_open(&local);
-        struct rdma_cm_id *listener = softcm_id(local.channel);
-        snprintf(text, sizeof text, "%u", softcm_listen(listener, 4));
+        struct rdma_cm_id *listener = ct_id(local.channel);
+        snprintf(text, sizeof text, "%u", ct_listen(listener, 4));
         start(&client, "client", steps[i], text);
         hear(&client, "asked");
-        struct rdma_cm_event *event = softcm_expect(local.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+        struct rdma_cm_event *event = ct_expect(local.channel, RDMA_CM_EVENT_CONNECT_REQUEST);
         assert_memory_equal(event->param.conn.private_data, "asked", 6);
         local.id = event->id;
         soft_ack_cm_event(event);
-        struct rdma_conn_param param = softcm_param(NULL, 0);
+        struct rdma_conn_param param = ct_param(NULL, 0);
         if (i > 0)
             assert_int_equal(soft_accept(local.id, &param), 0);
         if (i == 1)
             hear(&client, "answered");
         if (i == 2) {
             hear(&client, "established");
-            softcm_take(local.channel, RDMA_CM_EVENT_ESTABLISHED);
+            ct_take(local.channel, RDMA_CM_EVENT_ESTABLISHED);
         }
         finish(&client, SIGKILL);
         if (i == 0) {
             softcm_until(softcm_conn_state(local.id) == SOFT_CM_CONN_OVER);
             assert_fails(soft_accept(local.id, &param), EINVAL);
         } else if (i == 1) {
-            assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 4);
+            assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_REJECTED), 4);
         } else {
-            assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+            assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_DISCONNECTED), 0);
         }
         soft_destroy_id(listener);
         local_close(&local);
@@ -367,7 +367,7 @@ static void conflicts_between_processes(void **state) {
     local_open(&local);
     start(&server, "server", "bind", "127.0.0.1");
     uint16_t port = (uint16_t)hear(&server, "port");
-    local.id = softcm_id(local.channel);
+    local.id = ct_id(local.channel);
     struct sockaddr_in exact = softcm_in("127.0.0.1", port), any = softcm_in("0.0.0.0", port);
     struct sockaddr_in6 any6 = softcm_in6("::", port);
     struct sockaddr_in other = softcm_in("127.0.0.2", port);
@@ -375,8 +375,8 @@ static void conflicts_between_processes(void **state) {
     assert_fails(soft_bind_addr(local.id, (struct sockaddr *)&any), EADDRNOTAVAIL);
     assert_fails(soft_bind_addr(local.id, (struct sockaddr *)&any6), EADDRNOTAVAIL);
     assert_int_equal(soft_bind_addr(local.id, (struct sockaddr *)&other), 0);
-    struct rdma_cm_id *id = softcm_connect(local.channel, port);
-    assert_int_equal(softcm_take(local.channel, RDMA_CM_EVENT_REJECTED), 8); /* bound only */
+    struct rdma_cm_id *id = ct_connect(local.channel, port);
+    assert_int_equal(ct_take(local.channel, RDMA_CM_EVENT_REJECTED), 8); /* bound only */
     soft_destroy_id(id);
     finish(&server, 0);
     local_close(&local);
@@ -389,7 +389,7 @@ static void wildcard_of_another_process_is_in_the_way(void **state) {
     local_open(&local);
     start(&server, "server", "bind", "0.0.0.0");
     struct sockaddr_in exact = softcm_in("127.0.0.1", (uint16_t)hear(&server, "port"));
-    local.id = softcm_id(local.channel);
+    local.id = ct_id(local.channel);
     assert_fails(soft_bind_addr(local.id, (struct sockaddr *)&exact), EADDRNOTAVAIL);
     finish(&server, 0);
     local_close(&local);
@@ -399,7 +399,7 @@ static void wildcard_of_another_process_is_in_the_way(void **state) {
 
 static int failures(struct local *local, struct rdma_cm_id *listener) {
     struct rdma_cm_event *event;
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int bad = 0;
 #define refused(call) (bad += !((call) == -1 && errno == EPERM))
@@ -420,8 +420,8 @@ static int failures(struct local *local, struct rdma_cm_id *listener) {
 
 static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_up(&pair);
+    struct ct_pair pair;
+    ct_pair_up(&pair);
     soft_write_cm_event(pair.active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 3, 0);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -432,10 +432,10 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(softcm_take(pair.active_channel, SOFT_CM_EVENT_USER), 3); /* not stolen */
+    assert_int_equal(ct_take(pair.active_channel, SOFT_CM_EVENT_USER), 3); /* not stolen */
     assert_int_equal(soft_disconnect(pair.active), 0);
-    softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    softcm_pair_free(&pair);
+    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    ct_pair_free(&pair);
 }
 
 /* The thread sanitizer allows no new threads in a forked child. */
@@ -450,8 +450,8 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
 #ifndef NO_THREADS_AFTER_FORK
 static void forked_child_starts_afresh(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     int out[2];
     assert_int_equal(pipe(out), 0);
     pid_t child = fork();
@@ -462,15 +462,15 @@ static void forked_child_starts_afresh(void **state) {
         role_client("establish", pair.port);
     }
     close(out[1]);
-    pair.passive = softcm_request(pair.passive_channel);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    pair.passive = ct_request(pair.passive_channel);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(soft_accept(pair.passive, &param), 0);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     close(out[0]);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 #endif
 

@@ -20,37 +20,37 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp) {
 }
 
 /* Both ends with a QP on the id, up to the answered request. */
-static void qp_pair_accept(struct softcm_pair *pair) {
-    softcm_pair_listen(pair);
-    pair->active = softcm_id(pair->active_channel);
-    softcm_resolve(pair->active, pair->port);
+static void qp_pair_accept(struct ct_pair *pair) {
+    ct_pair_listen(pair);
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
     create_qp(pair->active);
     assert_int_equal(soft_connect(pair->active, NULL), 0);
-    pair->passive = softcm_request(pair->passive_channel);
+    pair->passive = ct_request(pair->passive_channel);
     create_qp(pair->passive);
     assert_int_equal(soft_accept(pair->passive, NULL), 0);
 }
 
-static void qp_pair_up(struct softcm_pair *pair) {
+static void qp_pair_up(struct ct_pair *pair) {
     qp_pair_accept(pair);
-    assert_int_equal(softcm_take(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(softcm_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
-static void qp_pair_free(struct softcm_pair *pair) {
+static void qp_pair_free(struct ct_pair *pair) {
     soft_cm_destroy_qp(pair->active);
     soft_cm_destroy_qp(pair->passive);
-    softcm_pair_free(pair);
+    ct_pair_free(pair);
 }
 
 /* ---- the QP on the id ------------------------------------------------------------------------------ */
 
 static void pd_of_another_context_is_einval(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
-    softcm_resolve(pair.active, pair.port);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
+    ct_resolve(pair.active, pair.port);
     struct ibv_context *context = soft_open_device(pair.active->verbs->device);
     struct ibv_pd *pd = soft_alloc_pd(context);
     struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
@@ -58,29 +58,29 @@ static void pd_of_another_context_is_einval(void **state) {
     assert_fails(soft_cm_create_qp(pair.active, pd, &attr), EINVAL);
     soft_dealloc_pd(pd);
     soft_close_device(context);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void connection_moves_both_qps(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     qp_pair_accept(&pair);
     assert_int_equal(state_of(pair.passive->qp), IBV_QPS_RTS); /* before the reply was sent */
-    assert_true(softcm_readable(pair.active_channel, SOFTCM_WAIT_MS));
+    assert_true(ct_readable(pair.active_channel, SOFTCM_WAIT_MS));
     assert_int_equal(state_of(pair.active->qp), IBV_QPS_INIT); /* until the event is fetched */
-    struct rdma_cm_event *event = softcm_expect(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
     assert_int_equal(event->param.conn.private_data_len, 196);
     assert_int_equal(event->param.conn.qp_num, pair.passive->qp->qp_num);
     soft_ack_cm_event(event);
     assert_int_equal(state_of(pair.active->qp), IBV_QPS_RTS);
-    assert_int_equal(softcm_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_fails(soft_establish(pair.active), EINVAL); /* it has a QP */
     qp_pair_free(&pair);
 }
 
 static void connected_qps_point_at_each_other(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     qp_pair_up(&pair);
     struct ibv_qp_attr active, passive;
     struct ibv_qp_init_attr init;
@@ -101,11 +101,11 @@ static void connected_qps_point_at_each_other(void **state) {
 /* The QP cannot be moved when the reply is fetched; what follows on the id is swallowed. */
 static void connect_error_is_minus_one_and_the_last_word(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     qp_pair_accept(&pair);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     assert_int_equal(soft_modify_qp(pair.active->qp, &attr, IBV_QP_STATE), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_ERROR), -1);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_ERROR), -1);
     soft_cm_destroy_qp(pair.passive);
     soft_destroy_id(pair.passive); /* sends a REJ: its event is not shown */
     pair.passive = NULL;
@@ -115,37 +115,37 @@ static void connect_error_is_minus_one_and_the_last_word(void **state) {
     struct rdma_cm_event *event;
     assert_fails(soft_get_cm_event(pair.active_channel, &event), EAGAIN);
     soft_cm_destroy_qp(pair.active);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void accept_with_an_unusable_qp_leaves_the_request_unanswered(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_request(&pair);
+    struct ct_pair pair;
+    ct_pair_request(&pair);
     create_qp(pair.passive);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     assert_int_equal(soft_modify_qp(pair.passive->qp, &attr, IBV_QP_STATE), 0);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_accept(pair.passive, &param), EINVAL);
-    assert_false(softcm_readable(pair.active_channel, 20));
+    assert_false(ct_readable(pair.active_channel, 20));
     soft_cm_destroy_qp(pair.passive);
     assert_int_equal(soft_accept(pair.passive, &param), 0); /* it may still be answered */
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    ct_pair_free(&pair);
 }
 
 /* ---- attributes for others ------------------------------------------------------------------------- */
 
 static void the_path_takes_the_largest_mtu(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
     int mask = 0;
-    softcm_pair_request(&pair);
+    ct_pair_request(&pair);
     assert_int_equal(soft_init_qp_attr(pair.passive, &attr, &mask), 0);
     assert_true(mask & IBV_QP_PATH_MTU);
     assert_int_equal(attr.path_mtu, IBV_MTU_4096);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 int main(void) {

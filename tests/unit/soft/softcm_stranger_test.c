@@ -72,18 +72,18 @@ static void needs_root(void) {
 static void a_more_exact_name_of_another_user_gets_nothing(void **state) {
     (void)state;
     needs_root();
-    struct softcm_pair pair = {.active_channel = soft_create_event_channel(),
-                               .passive_channel = soft_create_event_channel()};
-    pair.listener = softcm_id(pair.passive_channel);
+    struct ct_pair pair = {.active_channel = soft_create_event_channel(),
+                           .passive_channel = soft_create_event_channel()};
+    pair.listener = ct_id(pair.passive_channel);
     struct sockaddr_in any = softcm_in("0.0.0.0", 0);
     assert_int_equal(soft_bind_addr(pair.listener, (struct sockaddr *)&any), 0);
     assert_int_equal(soft_listen(pair.listener, 8), 0);
     pair.port = ntohs(soft_get_src_port(pair.listener));
     pid_t pid = squatter(OTHER_UID, "127.0.0.1", pair.port);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    pair.passive = softcm_request(pair.passive_channel);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    pair.passive = ct_request(pair.passive_channel);
     assert_non_null(pair.passive);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
     end(pid);
 }
 
@@ -91,17 +91,17 @@ static void a_more_exact_name_of_another_user_gets_nothing(void **state) {
 static void a_port_that_other_users_dispute_is_refused(void **state) {
     (void)state;
     needs_root();
-    struct softcm_pair pair = {.active_channel = soft_create_event_channel(),
-                               .passive_channel = soft_create_event_channel()};
-    pair.listener = softcm_id(pair.passive_channel);
-    pair.port = softcm_listen(pair.listener, 8);
+    struct ct_pair pair = {.active_channel = soft_create_event_channel(),
+                           .passive_channel = soft_create_event_channel()};
+    pair.listener = ct_id(pair.passive_channel);
+    pair.port = ct_listen(pair.listener, 8);
     assert_int_equal(soft_destroy_id(pair.listener), 0); /* the port is free */
     pair.listener = NULL;
     pid_t one = squatter(OTHER_UID, "127.0.0.1", pair.port);
     pid_t two = squatter(THIRD_UID, "0.0.0.0", pair.port);
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    assert_int_not_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 0);
-    softcm_pair_free(&pair);
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_int_not_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 0);
+    ct_pair_free(&pair);
     end(one);
     end(two);
 }
@@ -147,14 +147,14 @@ static _Atomic bool begun, done;
 static struct rdma_event_channel *channel;
 
 static void takes_a_port(void) {
-    struct rdma_cm_id *id = softcm_id(channel);
-    (void)softcm_listen(id, 8);
+    struct rdma_cm_id *id = ct_id(channel);
+    (void)ct_listen(id, 8);
     assert_int_equal(soft_destroy_id(id), 0);
 }
 
 static void is_refused(void) {
-    struct rdma_cm_id *id = softcm_connect(channel, 1); /* nobody listens there */
-    assert_int_not_equal(softcm_take(channel, RDMA_CM_EVENT_REJECTED), 0);
+    struct rdma_cm_id *id = ct_connect(channel, 1); /* nobody listens there */
+    assert_int_not_equal(ct_take(channel, RDMA_CM_EVENT_REJECTED), 0);
     assert_int_equal(soft_destroy_id(id), 0);
 }
 

@@ -6,7 +6,7 @@
 
 static void negative_status_becomes_errno(void **state) {
     (void)state;
-    struct rdma_cm_id *id = softcm_id(NULL);
+    struct rdma_cm_id *id = ct_id(NULL);
     struct sockaddr_in dst = softcm_in("203.0.113.77", 4711);
     assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EREMOTE);
     assert_int_equal(id->event->event, RDMA_CM_EVENT_ADDR_ERROR);
@@ -26,11 +26,11 @@ static void positive_status_becomes_errno_as_it_is(void **state) {
 
 static void get_request_errors(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     struct rdma_cm_id *id;
-    softcm_pair_listen(&pair);
+    ct_pair_listen(&pair);
     assert_fails(soft_get_request(pair.listener, &id), EINVAL); /* asynchronous */
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
     struct rdma_addrinfo *res,
         hints = {.ai_flags = RAI_PASSIVE | RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP};
     assert_int_equal(soft_getaddrinfo("127.0.0.1", "0", &hints, &res), 0);

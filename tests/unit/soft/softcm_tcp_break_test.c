@@ -49,36 +49,36 @@ static int resolve(struct rdma_cm_id *id, uint16_t port) {
 
 static void without_a_descriptor_to_dial_from_the_address_says_so(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
-    pair.active = softcm_id(pair.active_channel);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    pair.active = ct_id(pair.active_channel);
     files_use_up();
     assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EMFILE);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EMFILE);
     files_give_back();
     assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
-    softcm_pair_free(&pair);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    ct_pair_free(&pair);
 }
 
 /* Who is connected by then is heard when there is one again, and nobody looks all the time. */
 static void without_a_descriptor_to_accept_with_a_dialer_waits(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     uint8_t request[IWARP_HANDSHAKE_MAX];
-    softcm_pair_listen(&pair);
+    ct_pair_listen(&pair);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in addr = softcm_in("127.0.0.1", pair.port);
     files_use_up();
     assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof addr), 0);
     plain_send(fd, request, plain_request(request, true), 0);
     uint64_t before = usage_processor_ns();
-    assert_false(softcm_readable(pair.passive_channel, 200));
+    assert_false(ct_readable(pair.passive_channel, 200));
     assert_in_range(usage_processor_ns() - before, 0, 100000000);
     files_give_back();
-    pair.passive = softcm_request(pair.passive_channel);
+    pair.passive = ct_request(pair.passive_channel);
     close(fd);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* A CQ's set of sockets is made with its first. The connection is as it was, and comes about when there is one again. */
@@ -97,10 +97,10 @@ static void without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved(void **sta
     files_give_back();
     assert_int_equal(sv_to(&p.passive, IBV_QPS_RESET), 0);
     softcm_tcp_accept(&p);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_tcp_move(p.cm.active, &p.active);
     assert_int_equal(soft_establish(p.cm.active), 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     softcm_tcp_message(&p.active, &p.passive);
     softcm_tcp_free(&p);
 }
@@ -124,41 +124,41 @@ static void without_a_port_to_dial_from_the_address_says_so(void **state) {
         fprintf(stderr, "SKIPPED: needs root for a network namespace of its own\n");
         skip();
     }
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     leave_few_ports();
     for (unsigned i = 0; i < PORTS; i++) {
         struct sockaddr_in addr = softcm_in("127.0.0.1", (uint16_t)(FIRST_PORT + i));
         taken[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         assert_int_equal(bind(taken[i], (struct sockaddr *)&addr, sizeof addr), 0);
     }
-    pair.active = softcm_id(pair.active_channel);
+    pair.active = ct_id(pair.active_channel);
     assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EADDRNOTAVAIL);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EADDRNOTAVAIL);
     close(taken[1]);
     assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
     assert_int_equal(soft_get_src_port(pair.active), htons(FIRST_PORT + 1));
     for (unsigned i = 0; i < PORTS; i++)
         if (i != 1)
             close(taken[i]);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 /* TCP would connect it to itself. */
 static void a_dial_to_its_own_port_finds_nobody(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     uint16_t port = 0;
     close(plain_listen(&port)); /* one that is free */
     struct sockaddr_in own = softcm_in("127.0.0.1", port);
     assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&own), 0);
-    softcm_resolve(id, port);
+    ct_resolve(id, port);
     assert_int_equal(soft_get_src_port(id), htons(port));
-    struct rdma_conn_param param = softcm_param("me?", 3);
+    struct rdma_conn_param param = ct_param("me?", 3);
     assert_int_equal(soft_connect(id, &param), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_NO_LISTENER);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_NO_LISTENER);
     assert_int_equal(soft_destroy_id(id), 0);
     soft_destroy_event_channel(channel);
 }
@@ -174,10 +174,10 @@ static void reset_now(int fd) {
 /* Anywhere in its request, by a reset or by its end: nobody hears of it, and no descriptor is left. */
 static void a_request_that_breaks_off_leaves_nothing(void **state) {
     (void)state;
-    struct softcm_pair pair;
+    struct ct_pair pair;
     uint8_t request[IWARP_HANDSHAKE_MAX];
     size_t bytes = plain_request(request, true);
-    softcm_pair_listen(&pair);
+    ct_pair_listen(&pair);
     unsigned before = usage_entries("/proc/self/fd");
     for (size_t at = 0; at < bytes; at += 3)
         for (unsigned reset = 0; reset < 2; reset++) {
@@ -189,8 +189,8 @@ static void a_request_that_breaks_off_leaves_nothing(void **state) {
                 close(fd);
         }
     softcm_until(usage_entries("/proc/self/fd") == before);
-    assert_false(softcm_readable(pair.passive_channel, 0));
-    softcm_pair_free(&pair);
+    assert_false(ct_readable(pair.passive_channel, 0));
+    ct_pair_free(&pair);
 }
 
 /* The same of a listener in its reply: it has said nothing that counts. */
@@ -210,7 +210,7 @@ static void a_reply_that_breaks_off_is_a_refusal(void **state) {
         uint16_t port = 0;
         int listener = plain_listen(&port);
         struct rdma_event_channel *channel = soft_create_event_channel();
-        struct rdma_cm_id *id = softcm_connect(channel, port);
+        struct rdma_cm_id *id = ct_connect(channel, port);
         int fd = plain_accept(listener);
         (void)plain_handshake(fd, false, &parser);
         plain_send(fd, bytes, row / 2 * (whole - 1) / 2, 0);
@@ -218,7 +218,7 @@ static void a_reply_that_breaks_off_is_a_refusal(void **state) {
             reset_now(fd);
         else
             close(fd);
-        assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_CONSUMER);
+        assert_int_equal(ct_take(channel, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_CONSUMER);
         assert_int_equal(soft_destroy_id(id), 0);
         close(listener);
         soft_destroy_event_channel(channel);
@@ -238,16 +238,16 @@ static void up_with_a_plain_dialer(struct softcm_tcp_pair *p, int *fd) {
     struct iwarp_handshake_parser parser;
     struct iwarp_ddp begin = {.opcode = IWARP_WRITE, .last = true};
     uint8_t bytes[IWARP_HANDSHAKE_MAX];
-    softcm_pair_listen(&p->cm);
+    ct_pair_listen(&p->cm);
     softcm_tcp_open(&p->active);
     softcm_tcp_open(&p->passive);
     *fd = plain_dial(p->cm.port);
     plain_send(*fd, bytes, plain_request(bytes, true), 0);
-    p->cm.passive = softcm_request(p->cm.passive_channel);
+    p->cm.passive = ct_request(p->cm.passive_channel);
     softcm_tcp_accept(p);
     (void)plain_handshake(*fd, true, &parser);
     plain_send(*fd, bytes, iwarp_frame(bytes, &begin, NULL, 0), 0);
-    assert_int_equal(softcm_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 /* Of a message nothing is delivered, its receive is flushed, and the connection has ended. */
@@ -270,7 +270,7 @@ static void a_message_that_breaks_ends_the_connection(void **state) {
             reset_now(fd);
         else if (rows[i].flip == 0)
             shutdown(fd, SHUT_WR);
-        assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
         for (unsigned r = 0; r < TCP_RECEIVES; r++)
             assert_int_equal(sv_poll(p.passive.rcq).status, IBV_WC_WR_FLUSH_ERR);
         if (rows[i].flip)

@@ -14,20 +14,20 @@
 
 /* A listener of this device, and a socket to it. */
 struct plain {
-    struct softcm_pair cm;
+    struct ct_pair cm;
     struct sv_end end;
     int fd;
 };
 
 static void plain_open(struct plain *p) {
-    softcm_pair_listen(&p->cm);
+    ct_pair_listen(&p->cm);
     softcm_tcp_open(&p->end);
     p->fd = plain_dial(p->cm.port);
 }
 
 static void plain_close(struct plain *p) {
     close(p->fd);
-    softcm_pair_free(&p->cm);
+    ct_pair_free(&p->cm);
     sv_close(&p->end);
 }
 
@@ -35,8 +35,7 @@ static void plain_close(struct plain *p) {
 static void ask(struct plain *p, bool peer_to_peer, size_t piece) {
     uint8_t request[IWARP_HANDSHAKE_MAX];
     plain_send(p->fd, request, plain_request(request, peer_to_peer), piece);
-    struct rdma_cm_event *event =
-        softcm_expect(p->cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(p->cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     p->cm.passive = event->id;
     softcm_assert_padded(&event->param.conn, "hand", 4, SOFT_CM_REQ_DATA);
     assert_int_equal(event->param.conn.responder_resources, 4);
@@ -45,7 +44,7 @@ static void ask(struct plain *p, bool peer_to_peer, size_t piece) {
 
 static struct iwarp_handshake accepted(struct plain *p, struct iwarp_handshake_parser *parser) {
     softcm_tcp_move(p->cm.passive, &p->end);
-    struct rdma_conn_param param = softcm_param("yes", 3);
+    struct rdma_conn_param param = ct_param("yes", 3);
     param.qp_num = p->end.qp->qp_num;
     assert_int_equal(soft_accept(p->cm.passive, &param), 0);
     return plain_handshake(p->fd, true, parser);
@@ -74,7 +73,7 @@ static void a_request_in_single_bytes_is_heard(void **state) {
     assert_true(!reply.reject && reply.crc && reply.peer_to_peer && reply.rtr_write);
     assert_memory_equal(reply.data, "yes", 4);
     send_frame(p.fd, IWARP_WRITE, NULL, 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     plain_close(&p);
 }
 
@@ -87,7 +86,7 @@ static void a_listener_asks_no_more_reads_than_its_dialer_serves(void **state) {
     uint8_t bytes[IWARP_HANDSHAKE_MAX];
     plain_open(&p);
     plain_send(p.fd, bytes, iwarp_handshake_put(bytes, &request), 0);
-    p.cm.passive = softcm_request(p.cm.passive_channel);
+    p.cm.passive = ct_request(p.cm.passive_channel);
     softcm_tcp_move(p.cm.passive, &p.end);
     assert_int_equal(soft_qp_of(p.end.qp)->tcp->ord, 1);
     plain_close(&p);
@@ -106,7 +105,7 @@ static void a_listener_says_nothing_before_the_dialers_first_frame(void **state)
     assert_int_equal(sv_send(&p.end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
     assert_true(is_silent(p.fd, 100));
     send_frame(p.fd, IWARP_SEND, "word", 4);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(sv_poll(p.end.rcq).byte_len, 4);
     size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
     assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
@@ -124,7 +123,7 @@ static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
     ask(&p, false, 0);
     struct iwarp_handshake reply = accepted(&p, &parser);
     assert_false(reply.peer_to_peer);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(sv_send(&p.end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
     size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
     assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
@@ -145,7 +144,7 @@ static void a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more(void
     ask(&p, true, 0);
     assert_true(accepted(&p, &parser).ord > 0);
     send_frame(p.fd, IWARP_WRITE, NULL, 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(sv_send(&p.end, 7, 4096, 40, IBV_SEND_SIGNALED), 0);
     assert_int_equal(sv_poll(p.end.scq).status, IBV_WC_SUCCESS);
     size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
@@ -188,7 +187,7 @@ static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void *
         plain_expect_end(fd);
         close(fd);
     }
-    assert_false(softcm_readable(p.cm.passive_channel, 0));
+    assert_false(ct_readable(p.cm.passive_channel, 0));
     plain_close(&p);
 }
 
@@ -288,7 +287,7 @@ static void who_guesses_keys_is_slowed_down(void **state) {
     }
     plain_expect_end(fd[MORE - 1]);
     for (uint64_t i = 1; i <= 2; i++) {
-        struct rdma_cm_id *id = softcm_request(p.cm.passive_channel);
+        struct rdma_cm_id *id = ct_request(p.cm.passive_channel);
         assert_true(soft_now_ns() - begun >= i * 1000000000);
         assert_int_equal(soft_destroy_id(id), 0);
     }
@@ -305,7 +304,7 @@ static void a_dialer_that_ends_early_is_not_accepted(void **state) {
     ask(&p, true, 0);
     close(p.fd);
     softcm_until(softcm_conn_state(p.cm.passive) == SOFT_CM_CONN_OVER);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_accept(p.cm.passive, &param), EINVAL);
     p.fd = plain_dial(p.cm.port);
     plain_close(&p);
@@ -319,7 +318,7 @@ static void a_dialer_that_ends_instead_of_its_first_frame_has_refused(void **sta
     ask(&p, true, 0);
     accepted(&p, &parser);
     close(p.fd);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_REJECTED),
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_REJECTED),
                      SOFT_CM_REJECT_CONSUMER);
     p.fd = plain_dial(p.cm.port);
     plain_close(&p);
@@ -361,12 +360,12 @@ static void a_listener_that_answers_otherwise_fails_the_dial_with_the_reason(voi
         uint16_t port = 0;
         int listener = plain_listen(&port);
         struct rdma_event_channel *channel = soft_create_event_channel();
-        struct rdma_cm_id *id = softcm_connect(channel, port);
+        struct rdma_cm_id *id = ct_connect(channel, port);
         int fd = plain_accept(listener);
         answer_with(fd, rows[i].how);
         if (rows[i].how != SILENCE)
             shutdown(fd, SHUT_WR);
-        assert_int_equal(softcm_take(channel, rows[i].event), rows[i].status);
+        assert_int_equal(ct_take(channel, rows[i].event), rows[i].status);
         close(fd);
         close(listener);
         assert_int_equal(soft_destroy_id(id), 0);
@@ -391,17 +390,17 @@ static void a_peer_of_greater_depths_is_connected_to(void **state) {
     uint16_t port = 0;
     int listener = plain_listen(&port);
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     softcm_tcp_open(&end);
-    softcm_resolve(id, port);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    ct_resolve(id, port);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     param.qp_num = end.qp->qp_num;
     param.responder_resources = param.initiator_depth = 4;
     assert_int_equal(soft_connect(id, &param), 0);
     int fd = plain_accept(listener);
     (void)plain_handshake(fd, false, &parser);
     plain_send(fd, bytes, iwarp_handshake_put(bytes, &reply), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_tcp_move(id, &end);
     assert_int_equal(soft_establish(id), 0);
     assert_int_equal(soft_destroy_id(id), 0);

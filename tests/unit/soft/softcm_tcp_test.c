@@ -18,22 +18,21 @@ static void both_ends_hear_the_events_of_a_connection_and_carry_messages(void **
     struct softcm_tcp_pair p;
     softcm_tcp_request(&p);
     softcm_tcp_accept(&p);
-    struct rdma_cm_event *event =
-        softcm_expect(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    struct rdma_cm_event *event = ct_expect(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     softcm_assert_padded(&event->param.conn, "yes", 3, SOFT_CM_REP_DATA);
     assert_int_equal(soft_ack_cm_event(event), 0);
-    assert_false(softcm_readable(p.cm.passive_channel, 50)); /* the dialer's word is missing */
+    assert_false(ct_readable(p.cm.passive_channel, 50)); /* the dialer's word is missing */
     softcm_tcp_move(p.cm.active, &p.active);
     assert_int_equal(soft_establish(p.cm.active), 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     softcm_tcp_message(&p.passive, &p.active);
     softcm_tcp_message(&p.active, &p.passive);
     assert_int_equal(soft_disconnect(p.cm.active), 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
     assert_int_equal(soft_disconnect(p.cm.passive), 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
     softcm_tcp_free(&p);
 }
 
@@ -63,10 +62,10 @@ static void the_first_message_establishes(void **state) {
     struct softcm_tcp_pair p;
     softcm_tcp_request(&p);
     softcm_tcp_accept(&p);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_tcp_move(p.cm.active, &p.active);
     softcm_tcp_message(&p.active, &p.passive);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_int_equal(soft_establish(p.cm.active), 0);
     softcm_tcp_message(&p.passive, &p.active);
     softcm_tcp_free(&p);
@@ -79,7 +78,7 @@ static void the_listener_speaks_when_the_dialer_is_ready(void **state) {
     softcm_tcp_request(&p);
     softcm_tcp_accept(&p);
     assert_int_equal(sv_send(&p.passive, 5, 4096, 40, IBV_SEND_SIGNALED), 0);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_tcp_move(p.cm.active, &p.active);
     sv_stays_empty(p.passive.scq, p.active.rcq);
     assert_int_equal(soft_establish(p.cm.active), 0);
@@ -99,7 +98,7 @@ static void destroying_an_id_disconnects_the_peer(void **state) {
         struct rdma_event_channel *hears = dialer ? p.cm.passive_channel : p.cm.active_channel;
         assert_int_equal(soft_destroy_id(*gone), 0);
         *gone = NULL;
-        assert_int_equal(softcm_take(hears, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(ct_take(hears, RDMA_CM_EVENT_DISCONNECTED), 0);
         softcm_tcp_free(&p);
     }
 }
@@ -110,8 +109,8 @@ static void a_queue_pair_in_err_disconnects_both(void **state) {
     struct softcm_tcp_pair p;
     softcm_tcp_up(&p);
     assert_int_equal(sv_to(&p.passive, IBV_QPS_ERR), 0);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     softcm_tcp_free(&p);
 }
 
@@ -131,14 +130,14 @@ static void what_was_sent_before_a_disconnect_arrives(void **state) {
 
 static void nobody_listens(void **state) {
     (void)state;
-    struct softcm_pair pair;
-    softcm_pair_listen(&pair);
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
     assert_int_equal(soft_destroy_id(pair.listener), 0);
     pair.listener = NULL;
-    pair.active = softcm_connect(pair.active_channel, pair.port);
-    assert_int_equal(softcm_take(pair.active_channel, RDMA_CM_EVENT_REJECTED),
+    pair.active = ct_connect(pair.active_channel, pair.port);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED),
                      SOFT_CM_REJECT_NO_LISTENER);
-    softcm_pair_free(&pair);
+    ct_pair_free(&pair);
 }
 
 static void a_refusal_arrives_with_its_data(void **state) {
@@ -146,7 +145,7 @@ static void a_refusal_arrives_with_its_data(void **state) {
     struct softcm_tcp_pair p;
     softcm_tcp_request(&p);
     assert_int_equal(soft_reject(p.cm.passive, "no", 2), 0);
-    struct rdma_cm_event *event = softcm_expect(p.cm.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct rdma_cm_event *event = ct_expect(p.cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, SOFT_CM_REJECT_CONSUMER);
     softcm_assert_padded(&event->param.conn, "no", 2, SOFT_CM_REJ_DATA);
     assert_int_equal(soft_ack_cm_event(event), 0);
@@ -160,7 +159,7 @@ static void a_dialer_that_gives_up_is_not_accepted(void **state) {
     assert_int_equal(soft_destroy_id(p.cm.active), 0);
     p.cm.active = NULL;
     softcm_until(softcm_conn_state(p.cm.passive) == SOFT_CM_CONN_OVER);
-    struct rdma_conn_param param = softcm_param(NULL, 0);
+    struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_accept(p.cm.passive, &param), EINVAL);
     softcm_tcp_free(&p);
 }
@@ -170,15 +169,15 @@ static void a_full_backlog_makes_others_wait(void **state) {
     (void)state;
     struct rdma_event_channel *passive = soft_create_event_channel(),
                               *active = soft_create_event_channel();
-    struct rdma_cm_id *listener = softcm_id(passive), *dialer[3], *asked[3];
-    uint16_t port = softcm_listen(listener, 1);
+    struct rdma_cm_id *listener = ct_id(passive), *dialer[3], *asked[3];
+    uint16_t port = ct_listen(listener, 1);
     for (unsigned i = 0; i < 3; i++)
-        dialer[i] = softcm_connect(active, port);
+        dialer[i] = ct_connect(active, port);
     for (unsigned i = 0; i < 3; i++)
-        asked[i] = softcm_request(passive);
+        asked[i] = ct_request(passive);
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(soft_reject(asked[i], NULL, 0), 0);
-        assert_int_equal(softcm_take(active, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_CONSUMER);
+        assert_int_equal(ct_take(active, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_CONSUMER);
     }
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(soft_destroy_id(dialer[i]) | soft_destroy_id(asked[i]), 0);
@@ -194,7 +193,7 @@ static void a_port_of_another_program_is_in_use(void **state) {
     uint16_t port = 0;
     int taken = plain_listen(&port);
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", port);
     assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
     assert_fails(soft_listen(id, 4), EADDRINUSE);
@@ -209,7 +208,7 @@ static void a_port_of_another_program_is_in_use(void **state) {
 static void a_chosen_port_is_kept_until_it_listens(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
     addr.sin_port = soft_get_src_port(id);
@@ -237,11 +236,11 @@ static unsigned sockets_here(void) {
 static void a_port_that_does_not_listen_yet_costs_no_time(void **state) {
     (void)state;
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = softcm_id(channel);
+    struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(id, (struct sockaddr *)&addr), 0);
     uint64_t before = usage_processor_ns();
-    assert_false(softcm_readable(channel, 200));
+    assert_false(ct_readable(channel, 200));
     assert_in_range(usage_processor_ns() - before, 0, 100000000);
     assert_int_equal(soft_destroy_id(id), 0);
     soft_destroy_event_channel(channel);
@@ -251,10 +250,10 @@ static void a_port_that_does_not_listen_yet_costs_no_time(void **state) {
 static void a_forked_child_has_no_socket_of_its_parents(void **state) {
     (void)state;
     struct softcm_tcp_pair p;
-    softcm_pair_listen(&p.cm);
-    p.cm.active = softcm_id(p.cm.active_channel);
-    softcm_resolve(p.cm.active, p.cm.port);
-    struct rdma_cm_id *bound = softcm_id(p.cm.active_channel);
+    ct_pair_listen(&p.cm);
+    p.cm.active = ct_id(p.cm.active_channel);
+    ct_resolve(p.cm.active, p.cm.port);
+    struct rdma_cm_id *bound = ct_id(p.cm.active_channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(bound, (struct sockaddr *)&addr), 0);
     int socket = soft_cm_id_of(p.cm.active)->conn.tcp->watch.fd;
@@ -267,7 +266,7 @@ static void a_forked_child_has_no_socket_of_its_parents(void **state) {
     assert_true(child > 0 && waitpid(child, &status, 0) == child);
     assert_int_equal(status, 0);
     assert_int_equal(soft_destroy_id(bound), 0);
-    softcm_pair_free(&p.cm);
+    ct_pair_free(&p.cm);
 }
 
 /* ---- faults of a plan ---------------------------------------------------------------------------------------- */
@@ -284,8 +283,8 @@ static void what_a_plan_loses_is_said_again(void **state) {
         softcm_tcp_up(&p);
         softcm_tcp_message(&p.passive, &p.active);
         assert_int_equal(soft_disconnect(p.cm.active), 0);
-        assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-        assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
         fault_clear();
         softcm_tcp_free(&p);
     }
@@ -297,15 +296,15 @@ static void what_is_always_lost_costs_no_time(void **state) {
     struct softcm_tcp_pair p;
     softcm_tcp_request(&p);
     softcm_tcp_accept(&p);
-    assert_int_equal(softcm_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
     softcm_tcp_move(p.cm.active, &p.active);
     fault_plan("cm=RTU loss");
     assert_int_equal(soft_establish(p.cm.active), 0);
     uint64_t before = usage_processor_ns();
-    assert_false(softcm_readable(p.cm.passive_channel, 200));
+    assert_false(ct_readable(p.cm.passive_channel, 200));
     assert_in_range(usage_processor_ns() - before, 0, 100000000);
     fault_clear();
-    assert_int_equal(softcm_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     softcm_tcp_free(&p);
 }
 

@@ -69,13 +69,13 @@ static void a_resolved_service_can_be_sent_to_at_once_and_answers(void **state) 
     (void)state;
     struct rdma_event_channel *passive = soft_create_event_channel(),
                               *active = soft_create_event_channel();
-    struct rdma_cm_id *listener = softcm_ud_id(passive);
-    struct side a = {.id = softcm_ud_id(active)}, b = {0};
-    softcm_resolve(a.id, softcm_listen(listener, 4));
+    struct rdma_cm_id *listener = ct_ud_id(passive);
+    struct side a = {.id = ct_ud_id(active)}, b = {0};
+    ct_resolve(a.id, ct_listen(listener, 4));
     arm(&a);
     struct rdma_conn_param param = {.private_data = "who", .private_data_len = 3};
     assert_int_equal(soft_connect(a.id, &param), 0);
-    struct rdma_cm_event *event = softcm_expect(passive, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(passive, RDMA_CM_EVENT_CONNECT_REQUEST);
     b.id = event->id;
     soft_ack_cm_event(event);
     arm(&b);
@@ -83,7 +83,7 @@ static void a_resolved_service_can_be_sent_to_at_once_and_answers(void **state) 
     receive(&a);
     param = (struct rdma_conn_param){.qp_num = b.id->qp->qp_num};
     assert_int_equal(soft_accept(b.id, &param), 0);
-    event = softcm_expect(active, RDMA_CM_EVENT_ESTABLISHED);
+    event = ct_expect(active, RDMA_CM_EVENT_ESTABLISHED);
     assert_int_equal(event->param.ud.qp_num, b.id->qp->qp_num);
     send_to(&a, &event->param.ud, "hello");
     soft_ack_cm_event(event);
@@ -112,13 +112,13 @@ static struct sockaddr_in group_of(unsigned n) {
 static void open_member(struct side *s, struct rdma_event_channel *channel) {
     struct sockaddr_in any = softcm_in("127.0.0.1", 0);
     memset(s, 0, sizeof *s);
-    s->id = softcm_ud_id(channel);
+    s->id = ct_ud_id(channel);
     assert_int_equal(soft_bind_addr(s->id, (struct sockaddr *)&any), 0);
     arm(s);
 }
 
 static struct rdma_ud_param joined(struct side *s, void *context) {
-    struct rdma_cm_event *event = softcm_expect(s->id->channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+    struct rdma_cm_event *event = ct_expect(s->id->channel, RDMA_CM_EVENT_MULTICAST_JOIN);
     assert_int_equal(event->status, 0);
     assert_ptr_equal(event->param.ud.private_data, context);
     struct rdma_ud_param param = event->param.ud;
@@ -186,20 +186,20 @@ static void the_address_of_a_group_resolves_for_datagrams(void **state) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct sockaddr_in group = group_of(7);
     struct sockaddr_in6 group6 = softcm_in6("ff02::77", 0);
-    struct rdma_cm_id *id = softcm_ud_id(channel), *id6 = softcm_ud_id(channel);
+    struct rdma_cm_id *id = ct_ud_id(channel), *id6 = ct_ud_id(channel);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&group, 1000), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
     assert_non_null(id->verbs);
     assert_int_equal(((struct sockaddr_in *)&id->route.addr.src_storage)->sin_addr.s_addr,
                      htonl(INADDR_LOOPBACK));
     assert_int_equal(soft_resolve_addr(id6, NULL, (struct sockaddr *)&group6, 1000), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
     assert_int_equal(soft_join_multicast(id, (struct sockaddr *)&group, NULL), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_MULTICAST_JOIN), 0);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_MULTICAST_JOIN), 0);
     /* Nobody can be connected to there. */
-    struct rdma_cm_id *connected = softcm_id(channel);
+    struct rdma_cm_id *connected = ct_id(channel);
     assert_int_equal(soft_resolve_addr(connected, NULL, (struct sockaddr *)&group, 1000), 0);
-    assert_int_equal(softcm_take(channel, RDMA_CM_EVENT_ADDR_ERROR), -EREMOTE);
+    assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_ERROR), -EREMOTE);
     assert_int_equal(soft_destroy_id(connected), 0);
     assert_int_equal(soft_destroy_id(id6), 0);
     assert_int_equal(soft_destroy_id(id), 0);
@@ -218,7 +218,7 @@ static void a_group_is_lost_with_the_port(void **state) {
     soft_lock();
     assert_int_equal(soft_device_act(&down), 0);
     soft_unlock();
-    struct rdma_cm_event *event = softcm_expect(channel, RDMA_CM_EVENT_MULTICAST_ERROR);
+    struct rdma_cm_event *event = ct_expect(channel, RDMA_CM_EVENT_MULTICAST_ERROR);
     assert_int_equal(event->status, -ENETRESET);
     assert_ptr_equal(event->param.ud.private_data, &a);
     soft_ack_cm_event(event);
