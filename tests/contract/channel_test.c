@@ -201,33 +201,27 @@ static void destroy_discards_what_was_not_fetched(void **state) {
 
 /* CONNECT_REQUEST counts on the listener, not on the new id. */
 static void a_request_holds_its_listener_not_its_id(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct ct_pair *pair = *state;
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(rdma_destroy_id(event->id), 0); /* at once, although not acknowledged */
     struct ct_thread thread;
-    ct_thread_start(&thread, destroy_call, pair.listener);
+    ct_thread_start(&thread, destroy_call, pair->listener);
     assert_true(ct_thread_stays(&thread));
     assert_int_equal(rdma_ack_cm_event(event), 0);
     assert_int_equal(ct_thread_join(&thread), 0);
-    pair.listener = NULL;
-    ct_pair_free(&pair);
+    pair->listener = NULL;
 }
 
 static void acknowledging_in_any_order_and_thread(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    struct rdma_cm_id *other = queued(pair.passive_channel);
-    struct rdma_cm_event *first = ct_expect(pair.passive_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    struct rdma_cm_event *second = ct_expect(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *other = queued(pair->passive_channel);
+    struct rdma_cm_event *first = ct_expect(pair->passive_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    struct rdma_cm_event *second = ct_expect(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     assert_int_equal(rdma_ack_cm_event(second), 0);
     assert_int_equal(rdma_ack_cm_event(first), 0);
     ct_destroy(other);
-    ct_pair_free(&pair);
 }
 
 /* ---- migration --------------------------------------------------------------------------------------------- */
@@ -345,8 +339,8 @@ int main(void) {
         cmocka_unit_test(a_signal_interrupts_the_fetch),
         cmocka_unit_test(destroy_waits_for_the_fetched_event),
         cmocka_unit_test(destroy_discards_what_was_not_fetched),
-        cmocka_unit_test(a_request_holds_its_listener_not_its_id),
-        cmocka_unit_test(acknowledging_in_any_order_and_thread),
+        CT_WITH(ct_listening, a_request_holds_its_listener_not_its_id),
+        CT_WITH(ct_connected, acknowledging_in_any_order_and_thread),
         cmocka_unit_test(migration_takes_unfetched_events_along),
         cmocka_unit_test(migration_waits_for_the_fetched_event),
         cmocka_unit_test(a_listeners_migration_moves_its_future_requests),

@@ -10,12 +10,9 @@ enum { REJECT_CONSUMER = 28 };
 /* ---- set-up ------------------------------------------------------------------------------------------ */
 
 static void with_a_qp_the_active_side_sees_established(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up_qp(&pair);
-    ct_silent(pair.active_channel);
-    ct_silent(pair.passive_channel);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    ct_silent(pair->active_channel);
+    ct_silent(pair->passive_channel);
 }
 
 static void without_a_qp_the_active_side_sees_connect_response(void **state) {
@@ -56,77 +53,68 @@ static void a_resolved_id_knows_device_and_route(void **state) {
 }
 
 static void a_request_carries_addresses_and_the_listeners_context(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.listener->context = &pair;
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
-    ct_qp_for_device(pair.active);
+    struct ct_pair *pair = *state;
+    pair->listener->context = pair;
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
+    ct_qp_for_device(pair->active);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    pair.passive = event->id;
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    pair->passive = event->id;
     assert_int_equal(event->status, 0);
-    assert_ptr_equal(event->listen_id, pair.listener);
-    assert_ptr_not_equal(event->id, pair.listener);
-    assert_ptr_equal(pair.passive->context, &pair);
-    assert_ptr_equal(pair.passive->channel, pair.passive_channel);
-    assert_non_null(pair.passive->verbs);
-    assert_non_null(pair.passive->pd);
-    assert_null(pair.passive->qp);
-    assert_int_equal(pair.passive->port_num, 1);
-    assert_int_equal(pair.passive->ps, RDMA_PS_TCP);
-    assert_int_equal(pair.passive->qp_type, IBV_QPT_RC);
-    assert_int_equal(ntohs(rdma_get_src_port(pair.passive)), pair.port);
-    assert_int_equal(rdma_get_dst_port(pair.passive), rdma_get_src_port(pair.active));
+    assert_ptr_equal(event->listen_id, pair->listener);
+    assert_ptr_not_equal(event->id, pair->listener);
+    assert_ptr_equal(pair->passive->context, pair);
+    assert_ptr_equal(pair->passive->channel, pair->passive_channel);
+    assert_non_null(pair->passive->verbs);
+    assert_non_null(pair->passive->pd);
+    assert_null(pair->passive->qp);
+    assert_int_equal(pair->passive->port_num, 1);
+    assert_int_equal(pair->passive->ps, RDMA_PS_TCP);
+    assert_int_equal(pair->passive->qp_type, IBV_QPT_RC);
+    assert_int_equal(ntohs(rdma_get_src_port(pair->passive)), pair->port);
+    assert_int_equal(rdma_get_dst_port(pair->passive), rdma_get_src_port(pair->active));
     if (facts.tells_parameters)
         assert_int_equal(event->param.conn.qp_num, facts.device_connects ? 0 : param.qp_num);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void only_a_request_names_the_listener(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_pair_accept(&pair);
+    struct ct_pair *pair = *state;
+    ct_pair_accept(pair);
     struct rdma_cm_event *event =
-        ct_expect(pair.active_channel, facts.device_connects ? RDMA_CM_EVENT_ESTABLISHED
-                                                             : RDMA_CM_EVENT_CONNECT_RESPONSE);
+        ct_expect(pair->active_channel, facts.device_connects ? RDMA_CM_EVENT_ESTABLISHED
+                                                              : RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_null(event->listen_id);
-    assert_ptr_equal(event->id, pair.active);
+    assert_ptr_equal(event->id, pair->active);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     if (!facts.device_connects)
-        assert_int_equal(rdma_establish(pair.active), 0);
-    event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+        assert_int_equal(rdma_establish(pair->active), 0);
+    event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED);
     assert_null(event->listen_id);
-    assert_ptr_equal(event->id, pair.passive);
+    assert_ptr_equal(event->id, pair->passive);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void the_passive_established_carries_no_data(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param("hello", 5);
-    ct_qp_for_device(pair.passive);
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
+    ct_qp_for_device(pair->passive);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
     if (facts.device_connects) {
-        ct_take(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
-        assert_fails(rdma_establish(pair.active), EINVAL); /* it is */
+        ct_take(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED);
+        assert_fails(rdma_establish(pair->active), EINVAL); /* it is */
     } else {
-        ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-        assert_int_equal(rdma_establish(pair.active), 0);
+        ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+        assert_int_equal(rdma_establish(pair->active), 0);
     }
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED);
     struct rdma_conn_param said = {0};
     if (facts.device_connects) /* which agreed on these itself */
         said.responder_resources = said.initiator_depth = 1;
     assert_memory_equal(&event->param.conn, &said, sizeof said);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void one_listener_takes_many_connections(void **state) {
@@ -156,55 +144,46 @@ static void one_listener_takes_many_connections(void **state) {
 
 /* A wildcard listener hears every address of the device. */
 static void a_wildcard_listener_shows_the_address_that_was_called(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *any = ct_id(pair.passive_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *any = ct_id(pair->passive_channel);
     struct sockaddr_in addr = ct_any(0);
     assert_int_equal(rdma_bind_addr(any, (struct sockaddr *)&addr), 0);
     assert_null(any->verbs); /* no address, no device */
     assert_int_equal(rdma_listen(any, 4), 0);
-    pair.active = ct_connect(pair.active_channel, ntohs(rdma_get_src_port(any)));
-    pair.passive = ct_request(pair.passive_channel);
+    pair->active = ct_connect(pair->active_channel, ntohs(rdma_get_src_port(any)));
+    pair->passive = ct_request(pair->passive_channel);
     addr = ct_address(0);
-    assert_int_equal(pair.passive->route.addr.src_sin.sin_addr.s_addr, addr.sin_addr.s_addr);
-    assert_non_null(pair.passive->verbs);
+    assert_int_equal(pair->passive->route.addr.src_sin.sin_addr.s_addr, addr.sin_addr.s_addr);
+    assert_non_null(pair->passive->verbs);
     ct_destroy(any);
-    ct_pair_free(&pair);
 }
 
 /* ---- giving up ---------------------------------------------------------------------------------------- */
 
 /* The request is there, the peer has gone: no event before accept, and accept says so. */
 static void accepting_a_request_that_was_given_up_fails(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_destroy(pair.active);
-    pair.active = NULL;
-    ct_silent(pair.passive_channel);
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->active);
+    pair->active = NULL;
+    ct_silent(pair->passive_channel);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    ct_qp_for_device(pair.passive);
-    assert_fails(rdma_accept(pair.passive, &param), facts.accept_of_gone);
-    ct_silent(pair.passive_channel);
-    ct_pair_free(&pair);
+    ct_qp_for_device(pair->passive);
+    assert_fails(rdma_accept(pair->passive, &param), facts.accept_of_gone);
+    ct_silent(pair->passive_channel);
 }
 
 static void giving_up_after_the_reply_is_reject_28(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_pair_accept(&pair);
-    assert_true(ct_readable(pair.active_channel, facts.wait_ms)); /* the reply is there */
-    ct_destroy(pair.active);
-    pair.active = NULL;
+    struct ct_pair *pair = *state;
+    ct_pair_accept(pair);
+    assert_true(ct_readable(pair->active_channel, facts.wait_ms)); /* the reply is there */
+    ct_destroy(pair->active);
+    pair->active = NULL;
     if (facts.device_connects) { /* which had confirmed it */
-        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+        assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+        assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     } else {
-        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
+        assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_REJECTED), REJECT_CONSUMER);
     }
-    ct_pair_free(&pair);
 }
 
 /* Traffic that comes before the confirmation is one: the application may say so. */
@@ -229,42 +208,36 @@ static void notify_establishes_the_passive_side(void **state) {
 /* ---- the end ------------------------------------------------------------------------------------------ */
 
 static void disconnect_is_one_event_at_each_side_then_timewait(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    struct ct_pair *pair = *state;
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     assert_int_equal(event->status, 0);
     assert_int_equal(event->param.conn.private_data_len, 0);
     assert_null(event->param.conn.private_data);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     if (!facts.device_connects) {
-        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+        assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+        assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
     }
-    ct_silent(pair.active_channel);
-    ct_silent(pair.passive_channel);
-    ct_pair_free(&pair);
+    ct_silent(pair->active_channel);
+    ct_silent(pair->passive_channel);
 }
 
 static void destroying_a_connected_id_disconnects_the_peer(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    ct_destroy(pair.active);
-    pair.active = NULL;
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->active);
+    pair->active = NULL;
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
     if (!facts.device_connects)
-        assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    ct_pair_free(&pair);
-    ct_pair_up(&pair);
-    ct_destroy(pair.passive);
-    pair.passive = NULL;
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    ct_pair_free(&pair);
+        assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    ct_pair_free(pair);
+    ct_pair_up(pair);
+    ct_destroy(pair->passive);
+    pair->passive = NULL;
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static void an_unconnected_id_may_go_at_any_state(void **state) {
@@ -287,19 +260,19 @@ static void an_unconnected_id_may_go_at_any_state(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_a_qp_the_active_side_sees_established),
+        CT_WITH(ct_connected_qps, with_a_qp_the_active_side_sees_established),
         cmocka_unit_test(without_a_qp_the_active_side_sees_connect_response),
         cmocka_unit_test(a_resolved_id_knows_device_and_route),
-        cmocka_unit_test(a_request_carries_addresses_and_the_listeners_context),
-        cmocka_unit_test(only_a_request_names_the_listener),
-        cmocka_unit_test(the_passive_established_carries_no_data),
+        CT_WITH(ct_listening, a_request_carries_addresses_and_the_listeners_context),
+        CT_WITH(ct_requested, only_a_request_names_the_listener),
+        CT_WITH(ct_requested, the_passive_established_carries_no_data),
         cmocka_unit_test(one_listener_takes_many_connections),
-        cmocka_unit_test(a_wildcard_listener_shows_the_address_that_was_called),
-        cmocka_unit_test(accepting_a_request_that_was_given_up_fails),
-        cmocka_unit_test(giving_up_after_the_reply_is_reject_28),
+        CT_WITH(ct_listening, a_wildcard_listener_shows_the_address_that_was_called),
+        CT_WITH(ct_requested, accepting_a_request_that_was_given_up_fails),
+        CT_WITH(ct_requested, giving_up_after_the_reply_is_reject_28),
         cmocka_unit_test(notify_establishes_the_passive_side),
-        cmocka_unit_test(disconnect_is_one_event_at_each_side_then_timewait),
-        cmocka_unit_test(destroying_a_connected_id_disconnects_the_peer),
+        CT_WITH(ct_connected, disconnect_is_one_event_at_each_side_then_timewait),
+        CT_WITH(ct_connected, destroying_a_connected_id_disconnects_the_peer),
         cmocka_unit_test(an_unconnected_id_may_go_at_any_state),
     };
     return ct_run(tests);

@@ -316,3 +316,36 @@ void ct_pair_free(struct ct_pair *pair) {
     rdma_destroy_event_channel(pair->active_channel);
     rdma_destroy_event_channel(pair->passive_channel);
 }
+
+/* ---- as the set-up of a test ------------------------------------------------------------------------- */
+
+static struct ct_pair pair_of_test;
+
+int ct_listening(void **state) {
+    *state = &pair_of_test;
+    ct_pair_listen(*state);
+    return 0;
+}
+
+int ct_requested(void **state) {
+    *state = &pair_of_test;
+    ct_pair_request(*state);
+    return 0;
+}
+
+int ct_connected(void **state) {
+    *state = &pair_of_test;
+    ct_pair_up(*state);
+    return 0;
+}
+
+int ct_connected_qps(void **state) {
+    *state = &pair_of_test;
+    ct_pair_up_qp(*state);
+    return 0;
+}
+
+int ct_freed(void **state) {
+    ct_pair_free(*state);
+    return 0;
+}

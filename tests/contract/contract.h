@@ -157,4 +157,15 @@ void ct_pair_up(
 void ct_pair_up_qp(struct ct_pair *pair); /* with them */
 void ct_pair_free(struct ct_pair *pair);  /* what is not NULL */
 
+/*
+ * A test that finds such a pair in *state, so far as the first word says, and leaves it to be freed: ct_listening,
+ * ct_requested, ct_connected (ct_pair_up()) or ct_connected_qps (ct_pair_up_qp()).
+ */
+#define CT_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, ct_freed)
+int ct_listening(void **state);
+int ct_requested(void **state);
+int ct_connected(void **state);
+int ct_connected_qps(void **state);
+int ct_freed(void **state);
+
 #endif

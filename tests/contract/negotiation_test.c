@@ -70,27 +70,21 @@ static void no_data_is_a_full_length_of_zeros(void **state) {
 }
 
 static void a_refusal_carries_data(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    assert_int_equal(rdma_reject(pair.passive, "not today", 9), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct ct_pair *pair = *state;
+    assert_int_equal(rdma_reject(pair->passive, "not today", 9), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     assert_padded(&event->param.conn, "not today", 9, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void nobody_listens_comes_with_zeros(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    ct_destroy(pair.listener);
-    pair.listener = NULL;
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->listener);
+    pair->listener = NULL;
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     assert_padded(&event->param.conn, "", 0, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void the_event_with_a_qp_on_the_id_carries_the_reply_too(void **state) {
@@ -211,9 +205,7 @@ static void the_request_arrives_swapped_and_clamped(void **state) {
 }
 
 static void the_reply_arrives_swapped_and_without_retry_count(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
     param.initiator_depth = 4;
@@ -221,8 +213,8 @@ static void the_reply_arrives_swapped_and_without_retry_count(void **state) {
     param.retry_count = 5;
     param.rnr_retry_count = 9; /* clamped to 7 */
     param.srq = 1;
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(event->param.conn.initiator_depth, 2);
     assert_int_equal(event->param.conn.retry_count, 0);
     assert_int_equal(event->param.conn.rnr_retry_count, 7);
@@ -235,7 +227,6 @@ static void the_reply_arrives_swapped_and_without_retry_count(void **state) {
         assert_int_equal(event->param.conn.responder_resources, 1);
     }
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static int atmost_u8(int value) {
@@ -348,8 +339,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(request_and_reply_are_padded_to_their_full_length),
         cmocka_unit_test(no_data_is_a_full_length_of_zeros),
-        cmocka_unit_test(a_refusal_carries_data),
-        cmocka_unit_test(nobody_listens_comes_with_zeros),
+        CT_WITH(ct_requested, a_refusal_carries_data),
+        CT_WITH(ct_listening, nobody_listens_comes_with_zeros),
         cmocka_unit_test(the_event_with_a_qp_on_the_id_carries_the_reply_too),
         cmocka_unit_test(longest_request_data),
         cmocka_unit_test(longest_reply_data),
@@ -357,7 +348,7 @@ int main(void) {
         cmocka_unit_test(longest_refusal_data),
         cmocka_unit_test(data_is_copied_before_the_call_returns),
         cmocka_unit_test(the_request_arrives_swapped_and_clamped),
-        cmocka_unit_test(the_reply_arrives_swapped_and_without_retry_count),
+        CT_WITH(ct_requested, the_reply_arrives_swapped_and_without_retry_count),
         cmocka_unit_test(the_largest_values_mean_the_devices_maximum),
         cmocka_unit_test(accepting_the_largest_values_takes_the_smaller_request),
         cmocka_unit_test(values_above_the_device_are_einval_and_send_nothing),

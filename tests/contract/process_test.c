@@ -104,65 +104,53 @@ static void end(struct peer *peer) {
 /* ---- the client dies --------------------------------------------------------------------------------------------- */
 
 static void a_connected_client_dies(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct peer peer;
-    ct_pair_listen(&pair);
-    start(&peer, "connects", pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
+    start(&peer, "connects", pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
     assert_int_equal(heard(&peer), 1);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     end(&peer);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    ct_pair_free(&pair);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 /* Closing the channel ends what is left on it. */
 static void a_connected_client_closes_its_channel(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct peer peer;
-    ct_pair_listen(&pair);
-    start(&peer, "closes-channel", pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    start(&peer, "closes-channel", pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     end(&peer);
-    ct_pair_free(&pair);
 }
 
 /* Before accept nothing is told. */
 static void a_client_dies_with_its_request(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct peer peer;
-    ct_pair_listen(&pair);
-    start(&peer, "asks", pair.port);
+    start(&peer, "asks", pair->port);
     assert_int_equal(heard(&peer), 1);
-    pair.passive = ct_request(pair.passive_channel);
+    pair->passive = ct_request(pair->passive_channel);
     end(&peer);
-    ct_silent(pair.passive_channel);
+    ct_silent(pair->passive_channel);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
-    ct_silent(pair.passive_channel);
-    ct_pair_free(&pair);
+    assert_fails(rdma_accept(pair->passive, &param), EINVAL);
+    ct_silent(pair->passive_channel);
 }
 
 static void a_client_dies_with_the_reply(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct peer peer;
-    ct_pair_listen(&pair);
-    start(&peer, "has-reply", pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
+    start(&peer, "has-reply", pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
     assert_int_equal(heard(&peer), 1);
     end(&peer);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_REJECTED),
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_REJECTED),
                      facts.reject_of_dead_client);
-    ct_pair_free(&pair);
 }
 
 /* ---- the server dies --------------------------------------------------------------------------------------------- */
@@ -227,10 +215,10 @@ static void a_dead_servers_port_is_free(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_connected_client_dies),
-        cmocka_unit_test(a_connected_client_closes_its_channel),
-        cmocka_unit_test(a_client_dies_with_its_request),
-        cmocka_unit_test(a_client_dies_with_the_reply),
+        CT_WITH(ct_listening, a_connected_client_dies),
+        CT_WITH(ct_listening, a_connected_client_closes_its_channel),
+        CT_WITH(ct_listening, a_client_dies_with_its_request),
+        CT_WITH(ct_listening, a_client_dies_with_the_reply),
         cmocka_unit_test(a_server_dies_with_the_request_not_fetched),
         cmocka_unit_test(a_server_dies_with_the_request_fetched),
         cmocka_unit_test(a_server_dies_after_its_reply),

@@ -83,18 +83,16 @@ static void a_connection_moves_both_qps(void **state) {
 }
 
 static void connected_qps_point_at_each_other(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_qp_attr active, passive;
     struct ibv_qp_init_attr init;
-    ct_pair_up_qp(&pair);
     const int all = IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC |
                     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_ACCESS_FLAGS;
-    assert_int_equal(ibv_query_qp(pair.active->qp, &active, all, &init), 0);
-    assert_int_equal(ibv_query_qp(pair.passive->qp, &passive, all, &init), 0);
+    assert_int_equal(ibv_query_qp(pair->active->qp, &active, all, &init), 0);
+    assert_int_equal(ibv_query_qp(pair->passive->qp, &passive, all, &init), 0);
     if (facts.tells_parameters) {
-        assert_int_equal(active.dest_qp_num, pair.passive->qp->qp_num);
-        assert_int_equal(passive.dest_qp_num, pair.active->qp->qp_num);
+        assert_int_equal(active.dest_qp_num, pair->passive->qp->qp_num);
+        assert_int_equal(passive.dest_qp_num, pair->active->qp->qp_num);
         assert_int_equal(active.rq_psn, passive.sq_psn);
         assert_int_equal(passive.rq_psn, active.sq_psn);
     }
@@ -103,21 +101,18 @@ static void connected_qps_point_at_each_other(void **state) {
     const unsigned remote =
         IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     assert_int_equal(active.qp_access_flags & remote, remote);
-    ct_pair_free(&pair);
 }
 
 static void disconnect_moves_the_callers_qp_only(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up_qp(&pair);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    assert_int_equal(ct_state(pair.active->qp), IBV_QPS_ERR);
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    assert_int_equal(ct_state(pair.passive->qp), facts.disconnects_one ? IBV_QPS_RTS : IBV_QPS_ERR);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(ct_state(pair.passive->qp), IBV_QPS_ERR);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    assert_int_equal(ct_state(pair->active->qp), IBV_QPS_ERR);
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    assert_int_equal(ct_state(pair->passive->qp),
+                     facts.disconnects_one ? IBV_QPS_RTS : IBV_QPS_ERR);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
+    assert_int_equal(ct_state(pair->passive->qp), IBV_QPS_ERR);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static void post_receive(struct rdma_cm_id *id, struct ibv_mr *mr, uint8_t *buf) {
@@ -137,48 +132,42 @@ static int poll_for(struct ibv_cq *cq, int ms, struct ibv_wc *wc) {
 
 /* Who only hears of the disconnect has its receives still. */
 static void disconnect_flushes_the_caller_only(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_wc wc;
     uint8_t buf[64];
-    ct_pair_up_qp(&pair);
-    struct ibv_mr *mine = ibv_reg_mr(pair.active->pd, buf, sizeof buf, IBV_ACCESS_LOCAL_WRITE);
-    struct ibv_mr *theirs = ibv_reg_mr(pair.passive->pd, buf, sizeof buf, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mr *mine = ibv_reg_mr(pair->active->pd, buf, sizeof buf, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mr *theirs = ibv_reg_mr(pair->passive->pd, buf, sizeof buf, IBV_ACCESS_LOCAL_WRITE);
     assert_true(mine && theirs);
-    post_receive(pair.active, mine, buf);
-    post_receive(pair.passive, theirs, buf);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    assert_int_equal(poll_for(pair.active->recv_cq, facts.wait_ms, &wc), 1);
+    post_receive(pair->active, mine, buf);
+    post_receive(pair->passive, theirs, buf);
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    assert_int_equal(poll_for(pair->active->recv_cq, facts.wait_ms, &wc), 1);
     assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     if (facts.disconnects_one)
-        assert_int_equal(poll_for(pair.passive->recv_cq, facts.silence_ms, &wc), 0);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(poll_for(pair.passive->recv_cq, facts.wait_ms, &wc), 1);
+        assert_int_equal(poll_for(pair->passive->recv_cq, facts.silence_ms, &wc), 0);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
+    assert_int_equal(poll_for(pair->passive->recv_cq, facts.wait_ms, &wc), 1);
     assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
     assert_int_equal(wc.wr_id, 5);
-    rdma_destroy_qp(pair.active);
-    rdma_destroy_qp(pair.passive);
+    rdma_destroy_qp(pair->active);
+    rdma_destroy_qp(pair->passive);
     assert_int_equal(ibv_dereg_mr(mine), 0);
     assert_int_equal(ibv_dereg_mr(theirs), 0);
-    ct_pair_free(&pair);
 }
 
 static void rejected_moves_the_qp_to_err_when_fetched(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
-    ct_qp(pair.active);
-    assert_int_equal(rdma_connect(pair.active, NULL), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    assert_int_equal(rdma_reject(pair.passive, NULL, 0), 0);
-    assert_true(ct_readable(pair.active_channel, facts.wait_ms));
-    assert_int_equal(ct_state(pair.active->qp), IBV_QPS_INIT);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
-    assert_int_equal(ct_state(pair.active->qp), IBV_QPS_ERR);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
+    ct_qp(pair->active);
+    assert_int_equal(rdma_connect(pair->active, NULL), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    assert_int_equal(rdma_reject(pair->passive, NULL, 0), 0);
+    assert_true(ct_readable(pair->active_channel, facts.wait_ms));
+    assert_int_equal(ct_state(pair->active->qp), IBV_QPS_INIT);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), 28);
+    assert_int_equal(ct_state(pair->active->qp), IBV_QPS_ERR);
 }
 
 /* The QP cannot be moved when the reply is fetched: an event of the library, status -1. */
@@ -245,57 +234,52 @@ static void attributes_before_a_connection(void **state) {
 }
 
 static void attributes_of_the_passive_side(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_qp_attr attr;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    assert_int_equal(ask(pair.passive, IBV_QPS_INIT, &attr), INIT_MASK);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    assert_int_equal(ask(pair->passive, IBV_QPS_INIT, &attr), INIT_MASK);
     assert_int_equal(attr.qp_access_flags, facts.passive_access);
-    assert_int_equal(ask(pair.passive, IBV_QPS_RTR, &attr), RTR_MASK);
+    assert_int_equal(ask(pair->passive, IBV_QPS_RTR, &attr), RTR_MASK);
     if (facts.tells_parameters)
         assert_int_equal(attr.dest_qp_num, param.qp_num);
     assert_int_equal(attr.min_rnr_timer, 0); /* 655 ms! */
     assert_int_equal(attr.max_dest_rd_atomic, 1);
     assert_int_equal(attr.ah_attr.is_global, 1);
     assert_int_equal(attr.ah_attr.port_num, 1);
-    assert_memory_equal(attr.ah_attr.grh.dgid.raw, pair.passive->route.addr.addr.ibaddr.dgid.raw,
+    assert_memory_equal(attr.ah_attr.grh.dgid.raw, pair->passive->route.addr.addr.ibaddr.dgid.raw,
                         16);
-    assert_int_equal(ask(pair.passive, IBV_QPS_RTS, &attr), RTS_MASK);
+    assert_int_equal(ask(pair->passive, IBV_QPS_RTS, &attr), RTS_MASK);
     assert_int_equal(attr.retry_cnt, 7);
     assert_int_equal(attr.rnr_retry, 7);
     assert_int_equal(attr.max_rd_atomic, 1);
     assert_true(attr.timeout > 0);
     /* The active side knows nobody yet. */
-    assert_int_equal(ask(pair.active, IBV_QPS_INIT, &attr), INIT_MASK);
-    assert_fails(ask(pair.active, IBV_QPS_RTR, &attr), EINVAL);
-    assert_fails(ask(pair.active, IBV_QPS_RTS, &attr), EINVAL);
-    ct_pair_free(&pair);
+    assert_int_equal(ask(pair->active, IBV_QPS_INIT, &attr), INIT_MASK);
+    assert_fails(ask(pair->active, IBV_QPS_RTR, &attr), EINVAL);
+    assert_fails(ask(pair->active, IBV_QPS_RTS, &attr), EINVAL);
 }
 
 static void attributes_follow_the_negotiation(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_qp_attr attr, peer;
     uint8_t ack_timeout = 21;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
+    pair->active = ct_id(pair->active_channel);
     assert_int_equal(
-        rdma_set_option(pair.active, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout, 1),
+        rdma_set_option(pair->active, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout, 1),
         0);
-    ct_resolve(pair.active, pair.port);
+    ct_resolve(pair->active, pair->port);
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 4;
     param.initiator_depth = 6;
     param.retry_count = 5;
     param.rnr_retry_count = 3;
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    assert_int_equal(ask(pair.passive, IBV_QPS_RTS, &attr), RTS_MASK);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    assert_int_equal(ask(pair->passive, IBV_QPS_RTS, &attr), RTS_MASK);
     if (facts.tells_parameters) {
         assert_int_equal(attr.retry_cnt, 5);
         assert_int_equal(attr.rnr_retry, 3); /* what the active side wants of us */
@@ -304,24 +288,23 @@ static void attributes_follow_the_negotiation(void **state) {
     param.responder_resources = 0;
     param.initiator_depth = 2;
     param.rnr_retry_count = 1;
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_int_equal(ask(pair.active, IBV_QPS_RTR, &attr), RTR_MASK);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(ask(pair->active, IBV_QPS_RTR, &attr), RTR_MASK);
     assert_int_equal(attr.max_dest_rd_atomic, 2);
-    assert_int_equal(ask(pair.passive, IBV_QPS_RTS, &peer), RTS_MASK);
+    assert_int_equal(ask(pair->passive, IBV_QPS_RTS, &peer), RTS_MASK);
     if (facts.tells_parameters) {
         assert_int_equal(attr.dest_qp_num, param.qp_num);
         assert_int_equal(attr.rq_psn, peer.sq_psn);
     }
-    assert_int_equal(ask(pair.active, IBV_QPS_RTS, &attr), RTS_MASK);
+    assert_int_equal(ask(pair->active, IBV_QPS_RTS, &attr), RTS_MASK);
     assert_int_equal(attr.max_rd_atomic, 0);
     assert_int_equal(attr.retry_cnt, 5);
     assert_int_equal(attr.rnr_retry, facts.tells_parameters ? 1 : 7);
     assert_int_equal(attr.timeout, 21);
     /* No responder resources: no reading, no atomics. */
-    assert_int_equal(ask(pair.passive, IBV_QPS_INIT, &attr), INIT_MASK);
+    assert_int_equal(ask(pair->passive, IBV_QPS_INIT, &attr), INIT_MASK);
     assert_int_equal(attr.qp_access_flags, IBV_ACCESS_REMOTE_WRITE);
-    ct_pair_free(&pair);
 }
 
 int main(void) {
@@ -329,15 +312,15 @@ int main(void) {
         cmocka_unit_test(create_qp_leaves_init_and_makes_cqs),
         cmocka_unit_test(a_pd_of_another_context_is_einval),
         cmocka_unit_test(a_connection_moves_both_qps),
-        cmocka_unit_test(connected_qps_point_at_each_other),
-        cmocka_unit_test(disconnect_moves_the_callers_qp_only),
-        cmocka_unit_test(disconnect_flushes_the_caller_only),
-        cmocka_unit_test(rejected_moves_the_qp_to_err_when_fetched),
+        CT_WITH(ct_connected_qps, connected_qps_point_at_each_other),
+        CT_WITH(ct_connected_qps, disconnect_moves_the_callers_qp_only),
+        CT_WITH(ct_connected_qps, disconnect_flushes_the_caller_only),
+        CT_WITH(ct_listening, rejected_moves_the_qp_to_err_when_fetched),
         cmocka_unit_test(a_qp_that_cannot_be_moved_is_connect_error),
         cmocka_unit_test(accepting_with_an_unusable_qp_answers_nothing),
         cmocka_unit_test(attributes_before_a_connection),
-        cmocka_unit_test(attributes_of_the_passive_side),
-        cmocka_unit_test(attributes_follow_the_negotiation),
+        CT_WITH(ct_listening, attributes_of_the_passive_side),
+        CT_WITH(ct_listening, attributes_follow_the_negotiation),
     };
     return ct_run(tests);
 }

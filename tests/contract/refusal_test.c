@@ -26,48 +26,36 @@ static void expect_nobody(struct ct_pair *pair, uint16_t port) {
 }
 
 static void nobody_listens_is_said(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    ct_destroy(pair.listener);
-    pair.listener = NULL;
-    expect_nobody(&pair, pair.port);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->listener);
+    pair->listener = NULL;
+    expect_nobody(pair, pair->port);
 }
 
 static void bound_but_not_listening_is_not_listening(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *bound = ct_id(pair.passive_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *bound = ct_id(pair->passive_channel);
     ct_bind(bound, 0);
-    expect_nobody(&pair, ntohs(rdma_get_src_port(bound)));
+    expect_nobody(pair, ntohs(rdma_get_src_port(bound)));
     ct_destroy(bound);
-    ct_pair_free(&pair);
 }
 
 static void a_rejected_id_is_used_up(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    assert_int_equal(rdma_reject(pair.passive, NULL, 0), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
+    struct ct_pair *pair = *state;
+    assert_int_equal(rdma_reject(pair->passive, NULL, 0), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(rdma_connect(pair.active, &param), EINVAL);
-    assert_fails(rdma_reject(pair.passive, NULL, 0), EINVAL);
-    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
-    ct_silent(pair.passive_channel);
-    ct_pair_free(&pair);
+    assert_fails(rdma_connect(pair->active, &param), EINVAL);
+    assert_fails(rdma_reject(pair->passive, NULL, 0), EINVAL);
+    assert_fails(rdma_accept(pair->passive, &param), EINVAL);
+    ct_silent(pair->passive_channel);
 }
 
 static void destroying_a_request_rejects_it(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_destroy(pair.passive);
-    pair.passive = NULL;
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->passive);
+    pair->passive = NULL;
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
 }
 
 static void destroying_a_listener_rejects_its_unfetched_requests(void **state) {
@@ -86,14 +74,11 @@ static void destroying_a_listener_rejects_its_unfetched_requests(void **state) {
 
 /* A fetched request is on its own: the listener may go. */
 static void a_fetched_request_outlives_its_listener(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_destroy(pair.listener);
-    pair.listener = NULL;
-    ct_pair_accept(&pair);
-    ct_confirm(pair.active, pair.passive_channel);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->listener);
+    pair->listener = NULL;
+    ct_pair_accept(pair);
+    ct_confirm(pair->active, pair->passive_channel);
 }
 
 static void the_active_side_may_reject_the_reply(void **state) {
@@ -117,23 +102,19 @@ static void the_active_side_may_reject_the_reply(void **state) {
 }
 
 static void destroying_an_accepted_id_ends_it(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_pair_accept(&pair);
+    struct ct_pair *pair = *state;
+    ct_pair_accept(pair);
     if (facts.device_connects) { /* which has confirmed it */
-        ct_confirm(pair.active, pair.passive_channel);
-        ct_destroy(pair.passive);
-        pair.passive = NULL;
-        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-        ct_pair_free(&pair);
+        ct_confirm(pair->active, pair->passive_channel);
+        ct_destroy(pair->passive);
+        pair->passive = NULL;
+        assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
         return;
     }
-    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    ct_destroy(pair.passive);
-    pair.passive = NULL;
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
-    ct_pair_free(&pair);
+    ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    ct_destroy(pair->passive);
+    pair->passive = NULL;
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
 }
 
 static void reject_ece_is_reason_35(void **state) {
@@ -152,30 +133,27 @@ static void reject_ece_is_reason_35(void **state) {
 
 /* A backlog of 0 means the largest one. */
 static void a_backlog_of_0_is_no_limit_for_a_few(void **state) {
-    (void)state;
+    struct ct_pair *pair = *state;
     enum { COUNT = 10 };
-    struct ct_pair pair;
     struct rdma_cm_id *active[COUNT];
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *listener = ct_id(pair.passive_channel);
+    struct rdma_cm_id *listener = ct_id(pair->passive_channel);
     uint16_t port = ct_listen(listener, 0);
     for (int i = 0; i < COUNT; i++)
-        active[i] = ct_connect(pair.active_channel, port);
+        active[i] = ct_connect(pair->active_channel, port);
     bool seen[COUNT] = {false};
     for (int i = 0; i < COUNT; i++) { /* in any order: each connection has its own */
-        struct rdma_cm_id *id = ct_request(pair.passive_channel);
+        struct rdma_cm_id *id = ct_request(pair->passive_channel);
         int from = 0;
         while (from < COUNT && rdma_get_src_port(active[from]) != rdma_get_dst_port(id))
             from++;
         assert_true(from < COUNT && !seen[from]);
         seen[from] = true;
         ct_destroy(id);
-        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
+        assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
     }
     for (int i = 0; i < COUNT; i++)
         ct_destroy(active[i]);
     ct_destroy(listener);
-    ct_pair_free(&pair);
 }
 
 /* The peer's QP number is known from a connection that still lives: the request is stale. */
@@ -203,16 +181,16 @@ static void a_qp_number_in_use_is_reject_10(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_listens_is_said),
-        cmocka_unit_test(bound_but_not_listening_is_not_listening),
-        cmocka_unit_test(a_rejected_id_is_used_up),
-        cmocka_unit_test(destroying_a_request_rejects_it),
+        CT_WITH(ct_listening, nobody_listens_is_said),
+        CT_WITH(ct_listening, bound_but_not_listening_is_not_listening),
+        CT_WITH(ct_requested, a_rejected_id_is_used_up),
+        CT_WITH(ct_requested, destroying_a_request_rejects_it),
         cmocka_unit_test(destroying_a_listener_rejects_its_unfetched_requests),
-        cmocka_unit_test(a_fetched_request_outlives_its_listener),
+        CT_WITH(ct_requested, a_fetched_request_outlives_its_listener),
         cmocka_unit_test(the_active_side_may_reject_the_reply),
-        cmocka_unit_test(destroying_an_accepted_id_ends_it),
+        CT_WITH(ct_requested, destroying_an_accepted_id_ends_it),
         cmocka_unit_test(reject_ece_is_reason_35),
-        cmocka_unit_test(a_backlog_of_0_is_no_limit_for_a_few),
+        CT_WITH(ct_listening, a_backlog_of_0_is_no_limit_for_a_few),
         cmocka_unit_test(a_qp_number_in_use_is_reject_10),
     };
     return ct_run(tests);

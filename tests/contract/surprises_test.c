@@ -60,48 +60,39 @@ static void s04_private_data_len_is_constant(void **state) {
 }
 
 static void s06_passive_established_needs_the_active_event_loop(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
-    ct_qp(pair.active);
-    assert_int_equal(rdma_connect(pair.active, NULL), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_qp(pair.passive);
-    assert_int_equal(rdma_accept(pair.passive, NULL), 0);
-    assert_true(ct_readable(pair.active_channel, facts.wait_ms)); /* the reply is there */
-    ct_silent(pair.passive_channel);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
+    ct_qp(pair->active);
+    assert_int_equal(rdma_connect(pair->active, NULL), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_qp(pair->passive);
+    assert_int_equal(rdma_accept(pair->passive, NULL), 0);
+    assert_true(ct_readable(pair->active_channel, facts.wait_ms)); /* the reply is there */
+    ct_silent(pair->passive_channel);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 static void s07_establish_is_not_followed_by_an_active_established(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    ct_silent(pair.active_channel);
+    struct ct_pair *pair = *state;
+    ct_silent(pair->active_channel);
     /* The next thing the active side ever hears is the end. */
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    ct_pair_free(&pair);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static void s08_second_disconnect_succeeds_without_an_event(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    ct_silent(pair.active_channel);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    ct_silent(pair->active_channel);
 }
 
 static void s09_a_rejected_id_cannot_be_used_again(void **state) {
@@ -119,11 +110,9 @@ static void s09_a_rejected_id_cannot_be_used_again(void **state) {
 }
 
 static void s10_accept_without_parameters_needs_a_qp(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
+    struct ct_pair *pair = *state;
     if (!facts.crashes_without_param) {
-        assert_fails(rdma_accept(pair.passive, NULL), EINVAL);
+        assert_fails(rdma_accept(pair->passive, NULL), EINVAL);
     } else {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -131,7 +120,7 @@ static void s10_accept_without_parameters_needs_a_qp(void **state) {
             struct rlimit none = {0, 0};
             setrlimit(RLIMIT_CORE, &none);
             signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on with the next test */
-            rdma_accept(pair.passive, NULL);
+            rdma_accept(pair->passive, NULL);
             _exit(0);
         }
         int status;
@@ -139,7 +128,6 @@ static void s10_accept_without_parameters_needs_a_qp(void **state) {
         assert_true(WIFSIGNALED(status));
         assert_int_equal(WTERMSIG(status), SIGSEGV);
     }
-    ct_pair_free(&pair);
 }
 
 static int disconnect_call(void *id) {
@@ -148,37 +136,31 @@ static int disconnect_call(void *id) {
 
 /* The second disconnect of a synchronous id waits for an event and takes whatever comes. */
 static void s12_a_synchronous_call_returns_on_any_event(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    assert_int_equal(rdma_migrate_id(pair.active, NULL), 0);
+    struct ct_pair *pair = *state;
+    assert_int_equal(rdma_migrate_id(pair->active, NULL), 0);
     struct ct_thread thread;
-    ct_thread_start(&thread, disconnect_call, pair.active);
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    assert_int_equal(rdma_disconnect(pair.passive), 0);
+    ct_thread_start(&thread, disconnect_call, pair->active);
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    assert_int_equal(rdma_disconnect(pair->passive), 0);
     assert_int_equal(ct_thread_join(&thread), 0);
-    assert_int_equal(pair.active->event->event, RDMA_CM_EVENT_DISCONNECTED);
-    assert_int_equal(rdma_disconnect(pair.active), 0);
-    assert_int_equal(pair.active->event->event, RDMA_CM_EVENT_TIMEWAIT_EXIT);
-    ct_pair_free(&pair);
+    assert_int_equal(pair->active->event->event, RDMA_CM_EVENT_DISCONNECTED);
+    assert_int_equal(rdma_disconnect(pair->active), 0);
+    assert_int_equal(pair->active->event->event, RDMA_CM_EVENT_TIMEWAIT_EXIT);
 }
 
 static void s13_depths_arrive_swapped(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
+    struct ct_pair *pair = *state;
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
     param.initiator_depth = 3;
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.conn.responder_resources, 3);
     assert_int_equal(event->param.conn.initiator_depth, 2);
-    pair.passive = event->id;
+    pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static int bind_call(struct rdma_cm_id *id, struct sockaddr_in addr) {
@@ -220,13 +202,13 @@ int main(void) {
         cmocka_unit_test(s02_event_str_knows_nothing_behind_timewait_exit),
         cmocka_unit_test(s03_status_may_be_minus_one),
         cmocka_unit_test(s04_private_data_len_is_constant),
-        cmocka_unit_test(s06_passive_established_needs_the_active_event_loop),
-        cmocka_unit_test(s07_establish_is_not_followed_by_an_active_established),
-        cmocka_unit_test(s08_second_disconnect_succeeds_without_an_event),
+        CT_WITH(ct_listening, s06_passive_established_needs_the_active_event_loop),
+        CT_WITH(ct_connected, s07_establish_is_not_followed_by_an_active_established),
+        CT_WITH(ct_connected, s08_second_disconnect_succeeds_without_an_event),
         cmocka_unit_test(s09_a_rejected_id_cannot_be_used_again),
-        cmocka_unit_test(s10_accept_without_parameters_needs_a_qp),
-        cmocka_unit_test(s12_a_synchronous_call_returns_on_any_event),
-        cmocka_unit_test(s13_depths_arrive_swapped),
+        CT_WITH(ct_requested, s10_accept_without_parameters_needs_a_qp),
+        CT_WITH(ct_connected, s12_a_synchronous_call_returns_on_any_event),
+        CT_WITH(ct_listening, s13_depths_arrive_swapped),
         cmocka_unit_test(s14_a_wildcard_clash_has_an_errno_of_its_own),
         cmocka_unit_test(s15_a_datagram_reject_is_unreachable_2),
     };
