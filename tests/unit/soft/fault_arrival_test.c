@@ -97,22 +97,19 @@ static bool waits(struct rdma_cm_id *id) {
 
 /* An application that takes its time has its process ask for more, again if need be. */
 static void a_plea_for_time_that_gets_lost_is_repeated(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("cm_in=MRA n=1 loss");
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    softcm_until(waits(pair.active));
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    softcm_until(waits(pair.passive)); /* nor has the active one fetched it yet */
-    assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    softcm_until(waits(pair->active));
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_until(waits(pair->passive)); /* nor has the active one fetched it yet */
+    assert_int_equal(soft_establish(pair->active), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     static char log[16384];
     fault_log(log, sizeof log);
     assert_non_null(strstr(log, "MRA 1: loss (line 1)\n"));
-    ct_pair_free(&pair);
 }
 
 struct lost {
@@ -148,14 +145,11 @@ static void it_never_arrives(void **state) {
 }
 
 static void a_disconnect_that_never_arrives_times_out(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("cm_in=DREQ loss");
-    assert_int_equal(soft_disconnect(pair.active), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
-    assert_false(ct_readable(pair.passive_channel, 0));
-    ct_pair_free(&pair);
+    assert_int_equal(soft_disconnect(pair->active), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
+    assert_false(ct_readable(pair->passive_channel, 0));
 }
 
 /* What is late when its sender dies is heard no more; nothing is left of it. */
@@ -232,7 +226,7 @@ int main(void) {
         cmocka_unit_test(a_message_lost_on_arrival_is_repeated),
         cmocka_unit_test(a_message_lost_on_its_way_out_is_repeated),
         cmocka_unit_test(a_message_late_on_arrival_only_costs_time),
-        cmocka_unit_test(a_plea_for_time_that_gets_lost_is_repeated),
+        CT_WITH(ct_listening, a_plea_for_time_that_gets_lost_is_repeated),
         cmocka_unit_test(arrivals_count_for_the_id_they_are_for),
         ROW(a_request_that_never_arrives_is_unreachable, it_never_arrives, lost, "cm_in=REQ loss",
             .active = true, .unheard = true),
@@ -242,7 +236,7 @@ int main(void) {
             lost, "cm_in=RTU loss", .accepted = true, .established = true, .passive = true),
         ROW(a_refusal_that_never_arrives_is_unreachable, it_never_arrives, lost, "cm_in=REJ loss",
             .refused = true, .active = true),
-        cmocka_unit_test(a_disconnect_that_never_arrives_times_out),
+        CT_WITH(ct_connected, a_disconnect_that_never_arrives_times_out),
     };
     return cmocka_run_group_tests(tests, softcm_setup, NULL);
 }

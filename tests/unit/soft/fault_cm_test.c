@@ -29,16 +29,13 @@ static void a_chosen_connect_is_unreachable(void **state) {
 }
 
 static void a_rejection_on_demand_has_its_private_data(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("id=* event=REJECTED");
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, 28);
     assert_int_equal(event->param.conn.private_data_len, 148);
     soft_ack_cm_event(event);
-    ct_pair_free(&pair);
 }
 
 static void address_and_route_fail_once_and_may_be_asked_again(void **state) {
@@ -61,40 +58,34 @@ static void address_and_route_fail_once_and_may_be_asked_again(void **state) {
 }
 
 static void an_accept_may_end_with_an_error_at_the_passive_side(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("id=3 accept=1 event=CONNECT_ERROR status=-5"); /* the request's id */
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_CONNECT_ERROR), -5);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    ct_pair_free(&pair);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_CONNECT_ERROR), -5);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
 static void any_event_can_follow_another(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("id=3 after=ESTABLISHED event=TIMEWAIT_EXIT status=7\n"
                "id=2 after=ADDR_RESOLVED event=ADDR_CHANGE");
-    pair.active = ct_id(pair.active_channel);
-    struct sockaddr_in dst = softcm_in("127.0.0.1", pair.port);
-    assert_int_equal(soft_resolve_addr(pair.active, NULL, (struct sockaddr *)&dst, 1000), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
-    assert_int_equal(soft_resolve_route(pair.active, 1000), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    pair->active = ct_id(pair->active_channel);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", pair->port);
+    assert_int_equal(soft_resolve_addr(pair->active, NULL, (struct sockaddr *)&dst, 1000), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
+    assert_int_equal(soft_resolve_route(pair->active, 1000), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(soft_connect(pair.active, &param), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 7);
-    ct_pair_free(&pair);
+    assert_int_equal(soft_connect(pair->active, &param), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(soft_establish(pair->active), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 7);
 }
 
 static void every_event_can_be_made_up_with_any_status(void **state) {
@@ -122,86 +113,74 @@ static void every_event_can_be_made_up_with_any_status(void **state) {
 /* ---- messages ---------------------------------------------------------------------------------------- */
 
 static void slow_messages_make_a_slow_connection(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("cm=* delay=20ms");
     uint64_t start = soft_now_ns();
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(soft_establish(pair->active), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     assert_true(soft_now_ns() - start >= 60000000); /* REQ, REP, RTU */
-    ct_pair_free(&pair);
 }
 
 static void a_lost_request_is_repeated(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("cm=REQ n=1..2 loss");
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    pair.passive = ct_request(pair.passive_channel);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    pair->passive = ct_request(pair->passive_channel);
     fault_log_is("cm id#2 REQ 1: loss (line 1)\ncm id#2 REQ 2: loss (line 1)\n");
-    ct_pair_free(&pair);
 }
 
 static void a_request_that_is_always_lost_is_unreachable(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("cm=REQ loss");
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    ct_pair_free(&pair);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
 /* ---- the device --------------------------------------------------------------------------------------- */
 
 static void removal_ends_bound_ids_and_leaves_the_others(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *unbound = ct_id(channel), *wildcard = ct_id(channel);
     assert_int_equal(soft_listen(wildcard, 4), 0);
-    struct rdma_cm_id *asking = ct_connect(pair.active_channel, pair.port);
-    struct rdma_cm_id *unaccepted = ct_request(pair.passive_channel);
+    struct rdma_cm_id *asking = ct_connect(pair->active_channel, pair->port);
+    struct rdma_cm_id *unaccepted = ct_request(pair->passive_channel);
     assert_int_equal(fault_device(DEVICE_REMOVE, ORDER_FATAL_FIRST), 0);
-    assert_int_equal(fault_async(pair.active->verbs), IBV_EVENT_DEVICE_FATAL);
+    assert_int_equal(fault_async(pair->active->verbs), IBV_EVENT_DEVICE_FATAL);
     unsigned told[2] = {0, 0};
     for (int i = 0; i < 2; i++) /* listener and passive, active and asking; in no order */
         for (int side = 0; side < 2; side++) {
             struct rdma_cm_event *event = ct_expect(
-                side ? pair.active_channel : pair.passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);
+                side ? pair->active_channel : pair->passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);
             assert_true(event->id != unaccepted);
-            told[side] += event->id == (side ? pair.active : pair.passive) ||
-                          event->id == (side ? asking : pair.listener);
+            told[side] += event->id == (side ? pair->active : pair->passive) ||
+                          event->id == (side ? asking : pair->listener);
             soft_ack_cm_event(event);
         }
     assert_int_equal(told[0], 2);
     assert_int_equal(told[1], 2);
     assert_false(ct_readable(channel, 0));
-    assert_false(ct_readable(pair.passive_channel, 0));
-    assert_fails(soft_disconnect(pair.active), ENXIO);
+    assert_false(ct_readable(pair->passive_channel, 0));
+    assert_fails(soft_disconnect(pair->active), ENXIO);
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_accept(unaccepted, &param), ENXIO);
-    assert_fails(soft_listen(pair.listener, 1), ENXIO);
-    struct sockaddr_in dst = softcm_in("127.0.0.1", pair.port);
+    assert_fails(soft_listen(pair->listener, 1), ENXIO);
+    struct sockaddr_in dst = softcm_in("127.0.0.1", pair->port);
     assert_fails(soft_bind_addr(unbound, (struct sockaddr *)&dst), ENODEV);
     assert_int_equal(fault_device(DEVICE_RESTORE, 0), 0);
     /* New ids find the device again; the old ones stay dead. */
     struct rdma_cm_id *fresh = ct_connect(channel, ntohs(soft_get_src_port(wildcard)));
     struct rdma_cm_id *taken = ct_request(channel);
-    assert_true(fresh->verbs != pair.active->verbs);
-    assert_fails(soft_disconnect(pair.active), ENXIO);
+    assert_true(fresh->verbs != pair->active->verbs);
+    assert_fails(soft_disconnect(pair->active), ENXIO);
     struct rdma_cm_id *all[] = {unaccepted, asking, unbound, wildcard, fresh, taken};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_int_equal(soft_destroy_id(all[i]), 0);
     soft_destroy_event_channel(channel);
-    ct_pair_free(&pair);
 }
 
 static void only_one_of_the_two_notices_comes_where_asked_for(void **state) {
@@ -251,23 +230,18 @@ static void the_peer_of_a_removed_device_is_disconnected(void **state) {
 }
 
 static void nothing_connects_while_the_port_is_down(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     assert_int_equal(fault_device(DEVICE_PORT_DOWN, 0), 0);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    assert_int_equal(soft_destroy_id(pair.active), 0);
-    pair.active = ct_connect(pair.active_channel, pair.port);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
+    assert_int_equal(soft_destroy_id(pair->active), 0);
+    pair->active = ct_connect(pair->active_channel, pair->port);
     assert_int_equal(fault_device(DEVICE_PORT_UP, 0), 0);
-    pair.passive = ct_request(pair.passive_channel); /* the repeated request */
-    ct_pair_free(&pair);
+    pair->passive = ct_request(pair->passive_channel); /* the repeated request */
 }
 
 static void an_address_that_moves_is_told_to_the_ids_bound_to_it(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *other = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.2", 0);
@@ -278,14 +252,13 @@ static void an_address_that_moves_is_told_to_the_ids_bound_to_it(void **state) {
     assert_int_equal(soft_device_act(&action), 0);
     soft_unlock();
     assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
-    assert_false(ct_readable(pair.passive_channel, 0));
+    assert_false(ct_readable(pair->passive_channel, 0));
     assert_int_equal(fault_async(other->verbs), IBV_EVENT_GID_CHANGE);
     assert_int_equal(fault_device(DEVICE_ADDRESS_CHANGE, 0), 0); /* all of them */
     assert_int_equal(ct_take(channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
     soft_destroy_id(other);
     soft_destroy_event_channel(channel);
-    ct_pair_free(&pair);
 }
 
 /* Adds (up) or removes an address of the loopback link in a network of this process's own. */
@@ -341,40 +314,37 @@ static void an_address_that_leaves_its_link_is_told_by_the_kernel(void **state) 
 }
 
 static void an_operation_of_an_id_can_remove_the_device(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     fault_plan("id=3 after=ESTABLISHED device=remove order=removal-only");
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL), 0);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    assert_int_equal(soft_establish(pair->active), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL), 0);
     fault_log_is("id#3 after ESTABLISHED: device remove (line 1)\n");
-    ct_pair_free(&pair);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chosen_connect_is_unreachable),
-        cmocka_unit_test(a_rejection_on_demand_has_its_private_data),
+        CT_WITH(ct_listening, a_rejection_on_demand_has_its_private_data),
         cmocka_unit_test(address_and_route_fail_once_and_may_be_asked_again),
-        cmocka_unit_test(an_accept_may_end_with_an_error_at_the_passive_side),
-        cmocka_unit_test(any_event_can_follow_another),
+        CT_WITH(ct_listening, an_accept_may_end_with_an_error_at_the_passive_side),
+        CT_WITH(ct_listening, any_event_can_follow_another),
         cmocka_unit_test(every_event_can_be_made_up_with_any_status),
-        cmocka_unit_test(slow_messages_make_a_slow_connection),
-        cmocka_unit_test(a_lost_request_is_repeated),
-        cmocka_unit_test(a_request_that_is_always_lost_is_unreachable),
+        CT_WITH(ct_listening, slow_messages_make_a_slow_connection),
+        CT_WITH(ct_listening, a_lost_request_is_repeated),
+        CT_WITH(ct_listening, a_request_that_is_always_lost_is_unreachable),
         cmocka_unit_test(the_peer_of_a_removed_device_is_disconnected),
-        cmocka_unit_test(removal_ends_bound_ids_and_leaves_the_others),
+        CT_WITH(ct_connected, removal_ends_bound_ids_and_leaves_the_others),
         cmocka_unit_test(only_one_of_the_two_notices_comes_where_asked_for),
-        cmocka_unit_test(nothing_connects_while_the_port_is_down),
-        cmocka_unit_test(an_address_that_moves_is_told_to_the_ids_bound_to_it),
+        CT_WITH(ct_listening, nothing_connects_while_the_port_is_down),
+        CT_WITH(ct_listening, an_address_that_moves_is_told_to_the_ids_bound_to_it),
         cmocka_unit_test(an_address_that_leaves_its_link_is_told_by_the_kernel),
-        cmocka_unit_test(an_operation_of_an_id_can_remove_the_device),
+        CT_WITH(ct_listening, an_operation_of_an_id_can_remove_the_device),
     };
     return cmocka_run_group_tests(tests, softcm_setup, NULL);
 }

@@ -6,12 +6,9 @@
 #include "support/softcm.h"
 
 static void c01_unreachable_reaches_the_passive_side(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_pair_accept(&pair); /* and the active side never answers the reply */
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    ct_pair_accept(pair); /* and the active side never answers the reply */
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
 static void c02_event_str_does_not_know_user(void **state) {
@@ -40,70 +37,55 @@ static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
 }
 
 static void c05_backlog_overflow_is_silent(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *small = ct_id(pair.passive_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *small = ct_id(pair->passive_channel);
     uint16_t port = ct_listen(small, 1);
-    pair.active = ct_connect(pair.active_channel, port);
-    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    pair->active = ct_connect(pair->active_channel, port);
+    assert_true(ct_readable(pair->passive_channel, SOFTCM_WAIT_MS));
     struct rdma_event_channel *other = soft_create_event_channel();
     struct rdma_cm_id *second = ct_connect(other, port);
     assert_int_equal(ct_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT); /* not 8 or 28 */
     soft_destroy_id(second);
     soft_destroy_event_channel(other);
     soft_destroy_id(small);
-    ct_pair_free(&pair);
 }
 
 static void c06_passive_established_needs_the_active_event_loop(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    ct_pair_accept(&pair);
+    struct ct_pair *pair = *state;
+    ct_pair_accept(pair);
     /* The reply has arrived: its event is there. The passive side still knows nothing. */
-    assert_true(ct_readable(pair.active_channel, SOFTCM_WAIT_MS));
-    assert_false(ct_readable(pair.passive_channel, 0));
-    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_int_equal(soft_establish(pair.active), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    ct_pair_free(&pair);
+    assert_true(ct_readable(pair->active_channel, SOFTCM_WAIT_MS));
+    assert_false(ct_readable(pair->passive_channel, 0));
+    ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(soft_establish(pair->active), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 static void c09_rejected_id_is_not_reusable(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    soft_reject(pair.passive, NULL, 0);
-    ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct ct_pair *pair = *state;
+    soft_reject(pair->passive, NULL, 0);
+    ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(soft_connect(pair.active, &param), EINVAL);
-    ct_pair_free(&pair);
+    assert_fails(soft_connect(pair->active, &param), EINVAL);
 }
 
 /* The system's library dereferences NULL here; this device says EINVAL and the request stays. */
 static void c10_accept_null_without_a_qp(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    assert_fails(soft_accept(pair.passive, NULL), EINVAL);
-    ct_pair_accept(&pair);
-    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_fails(soft_accept(pair->passive, NULL), EINVAL);
+    ct_pair_accept(pair);
+    ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
 }
 
 /* The kernel loses them; this device delivers them, and nobody may rely on either. */
 static void c11_user_event_on_an_unaccepted_id(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
+    struct ct_pair *pair = *state;
     assert_int_equal(
-        soft_write_cm_event(pair.passive, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 5, 6), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, SOFT_CM_EVENT_USER);
-    assert_ptr_equal(event->id, pair.passive);
+        soft_write_cm_event(pair->passive, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 5, 6), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, SOFT_CM_EVENT_USER);
+    assert_ptr_equal(event->id, pair->passive);
     assert_int_equal(event->status, 5);
     soft_ack_cm_event(event);
-    ct_pair_free(&pair);
 }
 
 static void c12_synchronous_call_returns_on_any_event(void **state) {
@@ -120,28 +102,25 @@ static void c12_synchronous_call_returns_on_any_event(void **state) {
 }
 
 static void c13_responder_and_initiator_values_arrive_swapped(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
+    struct ct_pair *pair = *state;
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
     param.initiator_depth = 4;
-    assert_int_equal(soft_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(soft_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.conn.responder_resources, 4);
     assert_int_equal(event->param.conn.initiator_depth, 2);
-    pair.passive = event->id;
+    pair->passive = event->id;
     soft_ack_cm_event(event);
     param.responder_resources = 3;
     param.initiator_depth = 1;
-    assert_int_equal(soft_accept(pair.passive, &param), 0);
-    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(soft_accept(pair->passive, &param), 0);
+    event = ct_expect(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(event->param.conn.responder_resources, 1);
     assert_int_equal(event->param.conn.initiator_depth, 3);
     soft_ack_cm_event(event);
-    ct_pair_free(&pair);
 }
 
 static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
@@ -164,40 +143,37 @@ static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
 }
 
 static void c15_ud_reject_is_unreachable_2(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *listener = ct_ud_id(pair.passive_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *listener = ct_ud_id(pair->passive_channel);
     uint16_t port = ct_listen(listener, 1);
-    pair.active = ct_ud_id(pair.active_channel);
-    ct_resolve(pair.active, port);
-    assert_int_equal(soft_connect(pair.active, NULL), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    assert_int_equal(soft_reject(pair.passive, "no", 2), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    pair->active = ct_ud_id(pair->active_channel);
+    ct_resolve(pair->active, port);
+    assert_int_equal(soft_connect(pair->active, NULL), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    assert_int_equal(soft_reject(pair->passive, "no", 2), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE);
     assert_int_equal(event->status, 2);
     assert_int_equal(event->param.ud.private_data_len, 136);
     assert_memory_equal(event->param.ud.private_data, "no", 3);
     soft_ack_cm_event(event);
     soft_destroy_id(listener);
-    ct_pair_free(&pair);
 }
 
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(c01_unreachable_reaches_the_passive_side),
+        CT_WITH(ct_requested, c01_unreachable_reaches_the_passive_side),
         cmocka_unit_test(c02_event_str_does_not_know_user),
         cmocka_unit_test(c03_status_may_be_a_positive_errno_or_minus_one),
-        cmocka_unit_test(c05_backlog_overflow_is_silent),
-        cmocka_unit_test(c06_passive_established_needs_the_active_event_loop),
-        cmocka_unit_test(c09_rejected_id_is_not_reusable),
-        cmocka_unit_test(c10_accept_null_without_a_qp),
-        cmocka_unit_test(c11_user_event_on_an_unaccepted_id),
+        CT_WITH(ct_listening, c05_backlog_overflow_is_silent),
+        CT_WITH(ct_requested, c06_passive_established_needs_the_active_event_loop),
+        CT_WITH(ct_requested, c09_rejected_id_is_not_reusable),
+        CT_WITH(ct_requested, c10_accept_null_without_a_qp),
+        CT_WITH(ct_requested, c11_user_event_on_an_unaccepted_id),
         cmocka_unit_test(c12_synchronous_call_returns_on_any_event),
-        cmocka_unit_test(c13_responder_and_initiator_values_arrive_swapped),
+        CT_WITH(ct_listening, c13_responder_and_initiator_values_arrive_swapped),
         cmocka_unit_test(c14_wildcard_clash_and_exact_clash_differ),
-        cmocka_unit_test(c15_ud_reject_is_unreachable_2),
+        CT_WITH(ct_listening, c15_ud_reject_is_unreachable_2),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

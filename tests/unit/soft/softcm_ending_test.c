@@ -12,16 +12,13 @@
 /* ---- refusal --------------------------------------------------------------------------------------------- */
 
 static void bound_but_not_listening_is_rejected_8(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *bound = ct_id(pair.passive_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *bound = ct_id(pair->passive_channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
     assert_int_equal(soft_bind_addr(bound, (struct sockaddr *)&addr), 0);
-    pair.active = ct_connect(pair.active_channel, ntohs(soft_get_src_port(bound)));
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 8);
+    pair->active = ct_connect(pair->active_channel, ntohs(soft_get_src_port(bound)));
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), 8);
     soft_destroy_id(bound);
-    ct_pair_free(&pair);
 }
 
 static void port_of_another_address_is_rejected_28(void **state) {
@@ -41,13 +38,10 @@ static void port_of_another_address_is_rejected_28(void **state) {
 }
 
 static void reject_ece_has_its_own_reason(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    assert_int_equal(soft_reject_ece(pair.passive, NULL, 0), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 35);
-    assert_fails(soft_reject(pair.passive, NULL, 0), EINVAL); /* once */
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_int_equal(soft_reject_ece(pair->passive, NULL, 0), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), 35);
+    assert_fails(soft_reject(pair->passive, NULL, 0), EINVAL); /* once */
 }
 
 /* ---- early ends ------------------------------------------------------------------------------------------ */
@@ -90,43 +84,34 @@ static void destroying_the_listener_rejects_unfetched_requests(void **state) {
 /* ---- disconnect --------------------------------------------------------------------------------------------- */
 
 static void both_sides_disconnecting_at_once_get_one_event_each(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    assert_int_equal(soft_disconnect(pair.active), 0);
-    assert_int_equal(soft_disconnect(pair.passive), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_int_equal(soft_disconnect(pair->active), 0);
+    assert_int_equal(soft_disconnect(pair->passive), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
 }
 
 static void unanswered_disconnect_times_out(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    assert_int_equal(soft_disconnect(pair.active), 0);
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
+    struct ct_pair *pair = *state;
+    assert_int_equal(soft_disconnect(pair->active), 0);
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
     /* The passive side never calls disconnect. */
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    ct_pair_free(&pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), -ETIMEDOUT);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
 }
 
 static void disconnect_needs_a_connection_once_begun(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *id = ct_id(pair.active_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *id = ct_id(pair->active_channel);
     assert_fails(soft_disconnect(id), EINVAL); /* no device */
-    ct_resolve(id, pair.port);
+    ct_resolve(id, pair->port);
     assert_fails(soft_disconnect(id), EINVAL); /* never started to connect */
     soft_destroy_id(id);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_int_equal(soft_disconnect(pair.active), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_free(&pair);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    assert_int_equal(soft_disconnect(pair->active), 0);
+    pair->passive = ct_request(pair->passive_channel);
 }
 
 /* ---- calls in the wrong state ---------------------------------------------------------------------------------- */
@@ -164,110 +149,96 @@ static void calls_in_the_wrong_state_are_einval_and_raise_nothing(void **state) 
 /* ---- timers ------------------------------------------------------------------------------------------------------ */
 
 static void backlog_overflow_is_silent(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    soft_destroy_id(pair.listener);
-    pair.listener = ct_id(pair.passive_channel);
-    pair.port = ct_listen(pair.listener, 1);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
+    struct ct_pair *pair = *state;
+    soft_destroy_id(pair->listener);
+    pair->listener = ct_id(pair->passive_channel);
+    pair->port = ct_listen(pair->listener, 1);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    assert_true(ct_readable(pair->passive_channel, SOFTCM_WAIT_MS));
     struct rdma_event_channel *other = soft_create_event_channel();
-    struct rdma_cm_id *second = ct_connect(other, pair.port);
+    struct rdma_cm_id *second = ct_connect(other, pair->port);
     assert_int_equal(ct_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     soft_destroy_id(second);
     /* Fetching frees the place, accepting has nothing to do with it. */
-    pair.passive = ct_request(pair.passive_channel);
-    second = ct_connect(other, pair.port);
-    struct rdma_cm_id *request = ct_request(pair.passive_channel);
+    pair->passive = ct_request(pair->passive_channel);
+    second = ct_connect(other, pair->port);
+    struct rdma_cm_id *request = ct_request(pair->passive_channel);
     soft_destroy_id(request);
     assert_int_equal(ct_take(other, RDMA_CM_EVENT_REJECTED), 28);
     soft_destroy_id(second);
     soft_destroy_event_channel(other);
-    ct_pair_free(&pair);
 }
 
 static void dropped_request_is_asked_again(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    soft_destroy_id(pair.listener);
-    pair.listener = ct_id(pair.passive_channel);
-    pair.port = ct_listen(pair.listener, 1);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    struct rdma_cm_id *second = ct_connect(pair.active_channel, pair.port);
+    struct ct_pair *pair = *state;
+    soft_destroy_id(pair->listener);
+    pair->listener = ct_id(pair->passive_channel);
+    pair->port = ct_listen(pair->listener, 1);
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    struct rdma_cm_id *second = ct_connect(pair->active_channel, pair->port);
     /* One of the two was dropped, or will be; both arrive in the end. */
-    pair.passive = ct_request(pair.passive_channel);
-    struct rdma_cm_id *request = ct_request(pair.passive_channel);
+    pair->passive = ct_request(pair->passive_channel);
+    struct rdma_cm_id *request = ct_request(pair->passive_channel);
     soft_destroy_id(request);
-    ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     soft_destroy_id(second);
-    ct_pair_free(&pair);
 }
 
 static void request_nobody_accepts_is_unreachable(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
 /* ---- the device ---------------------------------------------------------------------------------------------------- */
 
 static void address_change_reaches_the_ids_on_it(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
+    struct ct_pair *pair = *state;
     struct sockaddr_in changed = softcm_in("127.0.0.1", 0), other = softcm_in("127.0.0.9", 0);
     soft_lock();
     soft_cm_device_address_changed((struct sockaddr *)&other);
     soft_cm_device_address_changed((struct sockaddr *)&changed);
     soft_unlock();
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
-    assert_false(ct_readable(pair.active_channel, 0));
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* listener */
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* connection */
-    ct_pair_free(&pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ADDR_CHANGE), 0);
+    assert_false(ct_readable(pair->active_channel, 0));
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* listener */
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* connection */
 }
 
 static void device_removal_reaches_every_id_on_it(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    struct rdma_cm_id *unbound = ct_id(pair.active_channel);
-    struct rdma_cm_id *wildcard = ct_id(pair.active_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *unbound = ct_id(pair->active_channel);
+    struct rdma_cm_id *wildcard = ct_id(pair->active_channel);
     assert_int_equal(soft_listen(wildcard, 1), 0);
-    struct rdma_cm_id *unanswered = ct_connect(pair.active_channel, pair.port);
-    struct rdma_cm_id *request = ct_request(pair.passive_channel);
+    struct rdma_cm_id *unanswered = ct_connect(pair->active_channel, pair->port);
+    struct rdma_cm_id *request = ct_request(pair->passive_channel);
     soft_lock();
     soft_cm_device_removed();
     soft_unlock();
     for (int i = 0; i < 2; i++) {
-        ct_take(pair.active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);  /* active, unanswered */
-        ct_take(pair.passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL); /* listener, passive */
+        ct_take(pair->active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL);  /* active, unanswered */
+        ct_take(pair->passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL); /* listener, passive */
     }
-    assert_false(ct_readable(pair.passive_channel, 0)); /* not for the unaccepted request */
-    assert_false(ct_readable(pair.active_channel, 0));  /* nor for the unbound ones */
+    assert_false(ct_readable(pair->passive_channel, 0)); /* not for the unaccepted request */
+    assert_false(ct_readable(pair->active_channel, 0));  /* nor for the unbound ones */
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_fails(soft_accept(request, &param), ENXIO);
-    assert_fails(soft_disconnect(pair.active), ENXIO);
-    assert_fails(soft_listen(pair.listener, 1), ENXIO);
+    assert_fails(soft_disconnect(pair->active), ENXIO);
+    assert_fails(soft_listen(pair->listener, 1), ENXIO);
     assert_fails(
-        soft_write_cm_event(pair.active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0), ENXIO);
+        soft_write_cm_event(pair->active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0),
+        ENXIO);
     soft_destroy_id(request);
     soft_destroy_id(unanswered);
     soft_destroy_id(unbound);
     soft_destroy_id(wildcard);
-    ct_pair_free(&pair);
 }
 
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bound_but_not_listening_is_rejected_8),
+        CT_WITH(ct_listening, bound_but_not_listening_is_rejected_8),
         cmocka_unit_test(port_of_another_address_is_rejected_28),
-        cmocka_unit_test(reject_ece_has_its_own_reason),
+        CT_WITH(ct_requested, reject_ece_has_its_own_reason),
         ROW(destroying_an_unanswered_request_is_rejected_28, destroying_is_rejected_28, early_end,
             .accepted = false),
         cmocka_unit_test(destroying_the_listener_rejects_unfetched_requests),
@@ -275,15 +246,15 @@ int main(void) {
             .accepted = true),
         ROW(destroying_instead_of_establishing_is_rejected_28, destroying_is_rejected_28, early_end,
             .accepted = true, .by_the_asker = true),
-        cmocka_unit_test(both_sides_disconnecting_at_once_get_one_event_each),
-        cmocka_unit_test(unanswered_disconnect_times_out),
-        cmocka_unit_test(disconnect_needs_a_connection_once_begun),
+        CT_WITH(ct_connected, both_sides_disconnecting_at_once_get_one_event_each),
+        CT_WITH(ct_connected, unanswered_disconnect_times_out),
+        CT_WITH(ct_listening, disconnect_needs_a_connection_once_begun),
         cmocka_unit_test(calls_in_the_wrong_state_are_einval_and_raise_nothing),
-        cmocka_unit_test(backlog_overflow_is_silent),
-        cmocka_unit_test(dropped_request_is_asked_again),
-        cmocka_unit_test(request_nobody_accepts_is_unreachable),
-        cmocka_unit_test(address_change_reaches_the_ids_on_it),
-        cmocka_unit_test(device_removal_reaches_every_id_on_it),
+        CT_WITH(ct_listening, backlog_overflow_is_silent),
+        CT_WITH(ct_listening, dropped_request_is_asked_again),
+        CT_WITH(ct_requested, request_nobody_accepts_is_unreachable),
+        CT_WITH(ct_connected, address_change_reaches_the_ids_on_it),
+        CT_WITH(ct_connected, device_removal_reaches_every_id_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,12 +111,10 @@ static int barrier(struct ct_pair *pair, struct soft_peer **peer) {
 }
 
 static void wrong_sizes_and_types_are_ignored(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct soft_peer *peer = way_in(&pair);
+    struct ct_pair *pair = *state;
+    struct soft_peer *peer = way_in(pair);
     uint8_t bytes[SOFT_MSG_BYTES_MAX] = {0};
-    struct soft_cm_wire_req req = good_req(&pair, 77);
+    struct soft_cm_wire_req req = good_req(pair, 77);
     memcpy(bytes, &req, sizeof req);
     for (uint32_t type = SOFT_MSG_CM_FIRST; type <= SOFT_MSG_CM_LAST; type++)
         for (size_t len = 0; len <= 300; len += 13)
@@ -141,18 +139,15 @@ static void wrong_sizes_and_types_are_ignored(void **state) {
     bad = req;
     bad.head.from = 0;
     send_raw(peer, SOFT_CM_WIRE_REQ, &bad, sizeof bad);
-    assert_int_equal(barrier(&pair, &peer), 0);
+    assert_int_equal(barrier(pair, &peer), 0);
     release(peer);
-    ct_pair_free(&pair);
 }
 
 /* Real numbers of real ids, from somebody they are not connected with. */
 static void foreign_messages_do_not_touch_a_connection(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    struct soft_peer *peer = way_in(&pair);
-    struct soft_cm_id *ends[2] = {soft_cm_id_of(pair.active), soft_cm_id_of(pair.passive)};
+    struct ct_pair *pair = *state;
+    struct soft_peer *peer = way_in(pair);
+    struct soft_cm_id *ends[2] = {soft_cm_id_of(pair->active), soft_cm_id_of(pair->passive)};
     for (int i = 0; i < 2; i++) {
         union soft_cm_wire_any msg;
         memset(&msg, 0, sizeof msg);
@@ -178,22 +173,19 @@ static void foreign_messages_do_not_touch_a_connection(void **state) {
         msg.head.to = 0;
         send_raw(peer, SOFT_CM_WIRE_DREQ, &msg, sizeof msg.head);
     }
-    assert_int_equal(barrier(&pair, &peer), 0);
-    assert_false(ct_readable(pair.active_channel, 0));
-    assert_int_equal(softcm_conn_state(pair.active), SOFT_CM_CONN_UP);
-    assert_int_equal(softcm_conn_state(pair.passive), SOFT_CM_CONN_UP);
+    assert_int_equal(barrier(pair, &peer), 0);
+    assert_false(ct_readable(pair->active_channel, 0));
+    assert_int_equal(softcm_conn_state(pair->active), SOFT_CM_CONN_UP);
+    assert_int_equal(softcm_conn_state(pair->passive), SOFT_CM_CONN_UP);
     release(peer);
-    ct_pair_free(&pair);
 }
 
 static void stale_numbers_find_nothing(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    struct rdma_cm_id *id = ct_id(pair.active_channel);
+    struct ct_pair *pair = *state;
+    struct rdma_cm_id *id = ct_id(pair->active_channel);
     uint64_t number = soft_cm_id_of(id)->number;
     soft_destroy_id(id);
-    id = ct_id(pair.active_channel); /* the same place in the table */
+    id = ct_id(pair->active_channel); /* the same place in the table */
     assert_int_equal((uint32_t)soft_cm_id_of(id)->number, (uint32_t)number);
     soft_lock();
     assert_null(soft_cm_id_find(number));
@@ -202,7 +194,6 @@ static void stale_numbers_find_nothing(void **state) {
     assert_ptr_equal(soft_cm_id_find(soft_cm_id_of(id)->number), soft_cm_id_of(id));
     soft_unlock();
     soft_destroy_id(id);
-    ct_pair_free(&pair);
 }
 
 static void flood_of_requests_is_bounded_by_the_backlog(void **state) {
@@ -249,32 +240,30 @@ static size_t random_message(struct ct_pair *pair, uint32_t kind, uint64_t *word
 }
 
 static void random_messages(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    struct soft_peer *peer = way_in(&pair);
+    struct ct_pair *pair = *state;
+    struct soft_peer *peer = way_in(pair);
     int others = 0;
     for (int i = 0; i < 20000; i++) {
         uint64_t words[SOFT_MSG_BYTES_MAX / 8];
         uint32_t kind = (uint32_t)(random64() % 9);
-        size_t bytes = random_message(&pair, kind, words);
-        send_again(&pair, &peer, SOFT_MSG_CM_FIRST + kind, words, bytes);
+        size_t bytes = random_message(pair, kind, words);
+        send_again(pair, &peer, SOFT_MSG_CM_FIRST + kind, words, bytes);
         if (i % 64 == 0)
-            drain(pair.passive_channel, &others);
+            drain(pair->passive_channel, &others);
     }
-    barrier(&pair, &peer);
+    barrier(pair, &peer);
     release(peer);
     /* Everything works as before. */
-    drain(pair.active_channel, &others);
-    soft_destroy_id(pair.listener);
-    pair.listener = ct_id(pair.active_channel);
-    pair.port = ct_listen(pair.listener, 4);
+    drain(pair->active_channel, &others);
+    soft_destroy_id(pair->listener);
+    pair->listener = ct_id(pair->active_channel);
+    pair->port = ct_listen(pair->listener, 4);
     struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = ct_connect(channel, pair.port), *request = NULL;
+    struct rdma_cm_id *id = ct_connect(channel, pair->port), *request = NULL;
     while (!request) {
-        assert_true(ct_readable(pair.active_channel, SOFTCM_WAIT_MS));
+        assert_true(ct_readable(pair->active_channel, SOFTCM_WAIT_MS));
         struct rdma_cm_event *event;
-        assert_int_equal(soft_get_cm_event(pair.active_channel, &event), 0);
+        assert_int_equal(soft_get_cm_event(pair->active_channel, &event), 0);
         if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
             request = event->id;
         soft_ack_cm_event(event);
@@ -284,17 +273,16 @@ static void random_messages(void **state) {
     soft_destroy_id(request);
     soft_destroy_id(id);
     soft_destroy_event_channel(channel);
-    ct_pair_free(&pair);
 }
 
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_sizes_and_types_are_ignored),
-        cmocka_unit_test(foreign_messages_do_not_touch_a_connection),
-        cmocka_unit_test(stale_numbers_find_nothing),
+        CT_WITH(ct_listening, wrong_sizes_and_types_are_ignored),
+        CT_WITH(ct_connected, foreign_messages_do_not_touch_a_connection),
+        CT_WITH(ct_listening, stale_numbers_find_nothing),
         cmocka_unit_test(flood_of_requests_is_bounded_by_the_backlog),
-        cmocka_unit_test(random_messages),
+        CT_WITH(ct_connected, random_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

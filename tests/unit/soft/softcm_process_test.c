@@ -419,23 +419,20 @@ static int failures(struct local *local, struct rdma_cm_id *listener) {
 }
 
 static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_up(&pair);
-    soft_write_cm_event(pair.active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 3, 0);
+    struct ct_pair *pair = *state;
+    soft_write_cm_event(pair->active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 3, 0);
     pid_t child = fork();
     assert_true(child >= 0);
     if (!child) {
-        struct local local = {pair.active_channel, pair.active};
-        _exit(failures(&local, pair.listener));
+        struct local local = {pair->active_channel, pair->active};
+        _exit(failures(&local, pair->listener));
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-    assert_int_equal(ct_take(pair.active_channel, SOFT_CM_EVENT_USER), 3); /* not stolen */
-    assert_int_equal(soft_disconnect(pair.active), 0);
-    ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED);
-    ct_pair_free(&pair);
+    assert_int_equal(ct_take(pair->active_channel, SOFT_CM_EVENT_USER), 3); /* not stolen */
+    assert_int_equal(soft_disconnect(pair->active), 0);
+    ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
 }
 
 /* The thread sanitizer allows no new threads in a forked child. */
@@ -449,9 +446,7 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
 
 #ifndef NO_THREADS_AFTER_FORK
 static void forked_child_starts_afresh(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
+    struct ct_pair *pair = *state;
     int out[2];
     assert_int_equal(pipe(out), 0);
     pid_t child = fork();
@@ -459,18 +454,17 @@ static void forked_child_starts_afresh(void **state) {
     if (!child) {
         close(out[0]);
         dup2(out[1], 1); /* its steps are of no interest here */
-        role_client("establish", pair.port);
+        role_client("establish", pair->port);
     }
     close(out[1]);
-    pair.passive = ct_request(pair.passive_channel);
+    pair->passive = ct_request(pair->passive_channel);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(soft_accept(pair.passive, &param), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(soft_accept(pair->passive, &param), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
     kill(child, SIGKILL);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     close(out[0]);
-    ct_pair_free(&pair);
 }
 #endif
 
@@ -498,9 +492,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(kill_of_the_asking_side),
         cmocka_unit_test(conflicts_between_processes),
         cmocka_unit_test(wildcard_of_another_process_is_in_the_way),
-        cmocka_unit_test(forked_child_gets_eperm_and_the_parent_is_unharmed),
+        CT_WITH(ct_connected, forked_child_gets_eperm_and_the_parent_is_unharmed),
 #ifndef NO_THREADS_AFTER_FORK
-        cmocka_unit_test(forked_child_starts_afresh),
+        CT_WITH(ct_listening, forked_child_starts_afresh),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,19 +46,16 @@ static void qp_pair_free(struct ct_pair *pair) {
 /* ---- the QP on the id ------------------------------------------------------------------------------ */
 
 static void pd_of_another_context_is_einval(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
-    struct ibv_context *context = soft_open_device(pair.active->verbs->device);
+    struct ct_pair *pair = *state;
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
+    struct ibv_context *context = soft_open_device(pair->active->verbs->device);
     struct ibv_pd *pd = soft_alloc_pd(context);
     struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
                                     .cap = {.max_send_wr = 1, .max_recv_wr = 1}};
-    assert_fails(soft_cm_create_qp(pair.active, pd, &attr), EINVAL);
+    assert_fails(soft_cm_create_qp(pair->active, pd, &attr), EINVAL);
     soft_dealloc_pd(pd);
     soft_close_device(context);
-    ct_pair_free(&pair);
 }
 
 static void connection_moves_both_qps(void **state) {
@@ -119,19 +116,16 @@ static void connect_error_is_minus_one_and_the_last_word(void **state) {
 }
 
 static void accept_with_an_unusable_qp_leaves_the_request_unanswered(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_request(&pair);
-    create_qp(pair.passive);
+    struct ct_pair *pair = *state;
+    create_qp(pair->passive);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    assert_int_equal(soft_modify_qp(pair.passive->qp, &attr, IBV_QP_STATE), 0);
+    assert_int_equal(soft_modify_qp(pair->passive->qp, &attr, IBV_QP_STATE), 0);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(soft_accept(pair.passive, &param), EINVAL);
-    assert_false(ct_readable(pair.active_channel, 20));
-    soft_cm_destroy_qp(pair.passive);
-    assert_int_equal(soft_accept(pair.passive, &param), 0); /* it may still be answered */
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    ct_pair_free(&pair);
+    assert_fails(soft_accept(pair->passive, &param), EINVAL);
+    assert_false(ct_readable(pair->active_channel, 20));
+    soft_cm_destroy_qp(pair->passive);
+    assert_int_equal(soft_accept(pair->passive, &param), 0); /* it may still be answered */
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
 }
 
 /* ---- attributes for others ------------------------------------------------------------------------- */
@@ -151,11 +145,11 @@ static void the_path_takes_the_largest_mtu(void **state) {
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pd_of_another_context_is_einval),
+        CT_WITH(ct_listening, pd_of_another_context_is_einval),
         cmocka_unit_test(connection_moves_both_qps),
         cmocka_unit_test(connected_qps_point_at_each_other),
         cmocka_unit_test(connect_error_is_minus_one_and_the_last_word),
-        cmocka_unit_test(accept_with_an_unusable_qp_leaves_the_request_unanswered),
+        CT_WITH(ct_requested, accept_with_an_unusable_qp_leaves_the_request_unanswered),
         cmocka_unit_test(the_path_takes_the_largest_mtu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

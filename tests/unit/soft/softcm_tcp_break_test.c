@@ -48,37 +48,31 @@ static int resolve(struct rdma_cm_id *id, uint16_t port) {
 }
 
 static void without_a_descriptor_to_dial_from_the_address_says_so(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
+    struct ct_pair *pair = *state;
+    pair->active = ct_id(pair->active_channel);
     files_use_up();
-    assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EMFILE);
+    assert_int_equal(resolve(pair->active, pair->port), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EMFILE);
     files_give_back();
-    assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
-    ct_pair_free(&pair);
+    assert_int_equal(resolve(pair->active, pair->port), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
 }
 
 /* Who is connected by then is heard when there is one again, and nobody looks all the time. */
 static void without_a_descriptor_to_accept_with_a_dialer_waits(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     uint8_t request[IWARP_HANDSHAKE_MAX];
-    ct_pair_listen(&pair);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    struct sockaddr_in addr = softcm_in("127.0.0.1", pair.port);
+    struct sockaddr_in addr = softcm_in("127.0.0.1", pair->port);
     files_use_up();
     assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof addr), 0);
     plain_send(fd, request, plain_request(request, true), 0);
     uint64_t before = usage_processor_ns();
-    assert_false(ct_readable(pair.passive_channel, 200));
+    assert_false(ct_readable(pair->passive_channel, 200));
     assert_in_range(usage_processor_ns() - before, 0, 100000000);
     files_give_back();
-    pair.passive = ct_request(pair.passive_channel);
+    pair->passive = ct_request(pair->passive_channel);
     close(fd);
-    ct_pair_free(&pair);
 }
 
 /* A CQ's set of sockets is made with its first. The connection is as it was, and comes about when there is one again. */
@@ -290,8 +284,8 @@ static int setup(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_descriptor_to_dial_from_the_address_says_so),
-        cmocka_unit_test(without_a_descriptor_to_accept_with_a_dialer_waits),
+        CT_WITH(ct_listening, without_a_descriptor_to_dial_from_the_address_says_so),
+        CT_WITH(ct_listening, without_a_descriptor_to_accept_with_a_dialer_waits),
         cmocka_unit_test(without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved),
         cmocka_unit_test(a_dial_to_its_own_port_finds_nobody),
         cmocka_unit_test(a_request_that_breaks_off_leaves_nothing),

@@ -129,15 +129,12 @@ static void what_was_sent_before_a_disconnect_arrives(void **state) {
 }
 
 static void nobody_listens(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    assert_int_equal(soft_destroy_id(pair.listener), 0);
-    pair.listener = NULL;
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED),
+    struct ct_pair *pair = *state;
+    assert_int_equal(soft_destroy_id(pair->listener), 0);
+    pair->listener = NULL;
+    pair->active = ct_connect(pair->active_channel, pair->port);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED),
                      SOFT_CM_REJECT_NO_LISTENER);
-    ct_pair_free(&pair);
 }
 
 static void a_refusal_arrives_with_its_data(void **state) {
@@ -317,7 +314,7 @@ int main(void) {
         cmocka_unit_test(destroying_an_id_disconnects_the_peer),
         cmocka_unit_test(a_queue_pair_in_err_disconnects_both),
         cmocka_unit_test(what_was_sent_before_a_disconnect_arrives),
-        cmocka_unit_test(nobody_listens),
+        CT_WITH(ct_listening, nobody_listens),
         cmocka_unit_test(a_refusal_arrives_with_its_data),
         cmocka_unit_test(a_dialer_that_gives_up_is_not_accepted),
         cmocka_unit_test(a_full_backlog_makes_others_wait),
