@@ -317,3 +317,24 @@ void pair_grant_all(struct pair *p, struct session *sender, struct session *rece
                      r->connection.rx.unreported, r->connection.rx.repost_count);
     }
 }
+
+/* ---- as the set-up of a test ---- */
+
+static struct pair pair_of_test;
+
+int pair_opened(void **state) {
+    *state = &pair_of_test;
+    pair_open(*state, PAIR_NODE(), PAIR_LINK());
+    return 0;
+}
+
+int pair_connected(void **state) {
+    pair_opened(state);
+    pair_connect(*state, PAIR_LINK());
+    return 0;
+}
+
+int pair_closed(void **state) {
+    pair_close(*state);
+    return 0;
+}

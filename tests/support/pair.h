@@ -96,6 +96,11 @@ void pair_open(struct pair *p, const sluice_node_options *node, const sluice_lin
 void pair_connect(struct pair *p, const sluice_link_options *link);
 /* Closes both nodes; no message found no receive posted, but where that was provoked. */
 void pair_close(struct pair *p);
+/* A test that finds a pair in *state, with nothing asked for, opened or connected, and leaves it to be closed. */
+#define PAIR_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, pair_closed)
+int pair_opened(void **state);
+int pair_connected(void **state);
+int pair_closed(void **state);
 /* The record of a side's session. */
 struct session *pair_session(struct side *side);
 /* What the session tells of itself. */

@@ -16,26 +16,20 @@ static void messages_cross(struct pair *p) {
 
 /* Though the dialer was to try once only: it is the same address, and the same conversation. */
 static void a_dialer_makes_the_handshake_that_the_listener_wants(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    p.a.node->traits.dialer_first = true;
-    pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE));
-    assert_int_equal(pair_info(p.b.session).tries, 2);
-    assert_true(pair_session(&p.b)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
-    messages_cross(&p);
-    pair_close(&p);
+    struct pair *p = *state;
+    p->a.node->traits.dialer_first = true;
+    pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
+    assert_int_equal(pair_info(p->b.session).tries, 2);
+    assert_true(pair_session(&p->b)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
+    messages_cross(p);
 }
 
 static void one_that_has_something_to_say_makes_it_at_once(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    p.a.node->traits.dialer_first = true;
-    pair_connect(&p, PAIR_LINK(.private_data = "word", .private_bytes = 4));
-    assert_int_equal(pair_info(p.b.session).tries, 1);
-    messages_cross(&p);
-    pair_close(&p);
+    struct pair *p = *state;
+    p->a.node->traits.dialer_first = true;
+    pair_connect(p, PAIR_LINK(.private_data = "word", .private_bytes = 4));
+    assert_int_equal(pair_info(p->b.session).tries, 1);
+    messages_cross(p);
 }
 
 /* ---- a listener that is never content ------------------------------------------------------------ */
@@ -67,8 +61,8 @@ static void who_has_made_it_is_not_asked_a_third_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dialer_makes_the_handshake_that_the_listener_wants),
-        cmocka_unit_test(one_that_has_something_to_say_makes_it_at_once),
+        PAIR_WITH(pair_opened, a_dialer_makes_the_handshake_that_the_listener_wants),
+        PAIR_WITH(pair_opened, one_that_has_something_to_say_makes_it_at_once),
         cmocka_unit_test(who_has_made_it_is_not_asked_a_third_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

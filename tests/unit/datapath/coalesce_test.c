@@ -58,43 +58,35 @@ static void expect_window_empty(const struct side *side) {
 /* ---- what goes into a frame ------------------------------------------------------------------ */
 
 static void a_pack_is_one_frame_and_one_credit(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    struct session *a = pair_session(&p.a), *b = pair_session(&p.b);
-    uint64_t frames = loop_totals(p.b.loop)->frames_sent, posts = loop_totals(p.b.loop)->posts;
+    struct pair *p = *state;
+    struct session *a = pair_session(&p->a), *b = pair_session(&p->b);
+    uint64_t frames = loop_totals(p->b.loop)->frames_sent, posts = loop_totals(p->b.loop)->posts;
     uint32_t credits = b->connection.tx.credits, granted = a->connection.rx.granted;
-    send_together(&p.b, 50, 64, 1);
-    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
-    assert_int_equal(loop_totals(p.b.loop)->posts, posts + 1);
+    send_together(&p->b, 50, 64, 1);
+    assert_int_equal(loop_totals(p->b.loop)->frames_sent, frames + 1);
+    assert_int_equal(loop_totals(p->b.loop)->posts, posts + 1);
     assert_int_equal(b->connection.tx.credits, credits - 1);
-    expect_all(&p, &p.a, 50, 64, 1);
+    expect_all(p, &p->a, 50, 64, 1);
     assert_int_equal(a->connection.rx.granted, granted - 1);
-    assert_int_equal(p.a.loop->totals.frames_received, 1);
-    assert_int_equal(p.a.loop->totals.messages_received, 50);
-    assert_int_equal(p.a.loop->totals.bytes_received, 50 * 64);
-    assert_int_equal(loop_totals(p.b.loop)->messages_sent, 50);
-    settle(&p);
-    expect_window_empty(&p.b);
-    pair_close(&p);
+    assert_int_equal(p->a.loop->totals.frames_received, 1);
+    assert_int_equal(p->a.loop->totals.messages_received, 50);
+    assert_int_equal(p->a.loop->totals.bytes_received, 50 * 64);
+    assert_int_equal(loop_totals(p->b.loop)->messages_sent, 50);
+    settle(p);
+    expect_window_empty(&p->b);
 }
 
 static void a_frame_never_waits_to_fill(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    uint64_t frames = loop_totals(p.b.loop)->frames_sent;
-    assert_int_equal(pair_send(&p.b, 64, 1, NULL), 0); /* posted at once, alone */
-    assert_int_equal(loop_totals(p.b.loop)->frames_sent, ++frames);
-    assert_int_equal(pair_send(&p.b, 64, 2, MORE), 0);
-    assert_int_equal(pair_send(&p.b, 64, 3, MORE), 0);
-    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames);
-    assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0); /* no third one came: no matter */
-    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
-    expect_all(&p, &p.a, 3, 64, 1);
-    pair_close(&p);
+    struct pair *p = *state;
+    uint64_t frames = loop_totals(p->b.loop)->frames_sent;
+    assert_int_equal(pair_send(&p->b, 64, 1, NULL), 0); /* posted at once, alone */
+    assert_int_equal(loop_totals(p->b.loop)->frames_sent, ++frames);
+    assert_int_equal(pair_send(&p->b, 64, 2, MORE), 0);
+    assert_int_equal(pair_send(&p->b, 64, 3, MORE), 0);
+    assert_int_equal(loop_totals(p->b.loop)->frames_sent, frames);
+    assert_int_equal(sluice_poll(p->b.loop, NULL, 0, 0), 0); /* no third one came: no matter */
+    assert_int_equal(loop_totals(p->b.loop)->frames_sent, frames + 1);
+    expect_all(p, &p->a, 3, 64, 1);
 }
 
 static void keep_order(uint32_t without) {
@@ -181,32 +173,28 @@ static void the_smallest_frames_carry_packs_too(void **state) {
 }
 
 static void nothing_of_earlier_messages_lies_between_items(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_event events[2];
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
+    pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
     for (unsigned i = 0; i < 64; i++) { /* the buffers have been used */
         sluice_msg *msg;
-        assert_int_equal(sluice_alloc(p.b.node, 200, &msg), 0);
+        assert_int_equal(sluice_alloc(p->b.node, 200, &msg), 0);
         memset(sluice_data(msg), 0xff, 200);
-        assert_int_equal(sluice_send(p.b.session, msg, MORE), 0);
+        assert_int_equal(sluice_send(p->b.session, msg, MORE), 0);
     }
     for (unsigned i = 0; i < 64; i++)
-        pair_expect(&p, &p.a, SLUICE_MESSAGE);
-    settle(&p);
+        pair_expect(p, &p->a, SLUICE_MESSAGE);
+    settle(p);
     for (unsigned size = 1; size < 9; size++) {
-        send_together(&p.b, 2, size, 1);
+        send_together(&p->b, 2, size, 1);
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-        while (sluice_poll(p.a.loop, events, 2, 0) == 0)
+        while (sluice_poll(p->a.loop, events, 2, 0) == 0)
             assert_true(env_now(&env_default) < limit);
         const uint8_t *data = sluice_data(events[0].msg);
         for (unsigned i = size; i < 8; i++)
             assert_int_equal(data[i], 0);
-        expect_all(&p, &p.a, 0, size, 1);
+        expect_all(p, &p->a, 0, size, 1);
     }
-    pair_close(&p);
 }
 
 /* ---- outcomes and the window ----------------------------------------------------------------- */
@@ -277,58 +265,51 @@ static void outcomes_and_window_are_exact(void **state) {
 
 /* A window smaller than what inline packs hold before one of them would be signalled. */
 static void a_full_window_of_packs_opens_again(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     unsigned received = 0, sent = 0;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.window_messages = 16));
+    pair_connect(p, PAIR_LINK(.window_messages = 16));
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (received < 3000 && env_now(&env_default) < limit) {
         sluice_event events[32];
-        while (sent < 3000 && pair_send(&p.b, 0, 0, sent % 8 == 7 ? NULL : MORE) == 0)
+        while (sent < 3000 && pair_send(&p->b, 0, 0, sent % 8 == 7 ? NULL : MORE) == 0)
             sent++;
-        sluice_poll(p.b.loop, events, 1, 0);
-        received += (unsigned)sluice_poll(p.a.loop, events, 32, 0);
+        sluice_poll(p->b.loop, events, 1, 0);
+        received += (unsigned)sluice_poll(p->a.loop, events, 32, 0);
     }
     assert_int_equal(received, 3000);
-    pair_close(&p);
 }
 
 static void a_deadline_leaves_a_message_out_of_its_pack(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     unsigned late = 0, good = 0;
     sluice_event event;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    struct session *b = pair_session(&p.b);
+    struct session *b = pair_session(&p->b);
     uint32_t credits = b->connection.tx.credits;
     b->connection.tx.credits = CREDIT_RESERVE; /* as if the peer had returned none yet */
     uint64_t deadline = pair_now(NULL) + 100000000000ull;
     for (unsigned i = 0; i < 12; i++)
         assert_int_equal(
-            pair_send(&p.b, 24, i, SLUICE_SEND(.tag = i + 1, .deadline_ns = i % 3 ? deadline : 0)),
+            pair_send(&p->b, 24, i, SLUICE_SEND(.tag = i + 1, .deadline_ns = i % 3 ? deadline : 0)),
             0);
     pair_clock += 200000000000ull;
-    loop_clock(p.b.loop);
+    loop_clock(p->b.loop);
     b->connection.tx.credits = credits;
-    uint64_t frames = loop_totals(p.b.loop)->frames_sent;
-    send_flush(p.b.loop, b);
-    assert_int_equal(loop_totals(p.b.loop)->frames_sent, frames + 1);
+    uint64_t frames = loop_totals(p->b.loop)->frames_sent;
+    send_flush(p->b.loop, b);
+    assert_int_equal(loop_totals(p->b.loop)->frames_sent, frames + 1);
     for (unsigned i = 0; i < 12; i += 3) {
-        event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 24, i));
     }
     while (late + good < 12) {
-        event = pair_expect(&p, &p.b, SLUICE_SENT);
+        event = pair_expect(p, &p->b, SLUICE_SENT);
         bool timed = (event.tag - 1) % 3 != 0;
         assert_int_equal(event.status, timed ? SLUICE_ETIMEDOUT : 0);
         *(timed ? &late : &good) += 1;
     }
     assert_int_equal(late, 8);
-    settle(&p);
-    expect_window_empty(&p.b);
-    pair_close(&p);
+    settle(p);
+    expect_window_empty(&p->b);
 }
 
 static void echo(const sluice_event *event, void *arg) {
@@ -359,25 +340,21 @@ static void answers_to_a_pack_share_a_frame(void **state) {
 /* ---- what becomes of the frame ---------------------------------------------------------------- */
 
 static void an_array_smaller_than_a_pack_gets_the_rest_later(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_event events[7];
     unsigned received = 0;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    send_together(&p.b, 60, 33, 1);
-    assert_int_equal(pair_send(&p.b, 3000, 61, NULL), 0);
+    send_together(&p->b, 60, 33, 1);
+    assert_int_equal(pair_send(&p->b, 3000, 61, NULL), 0);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (received < 61 && env_now(&env_default) < limit) {
-        int n = sluice_poll(p.a.loop, events, 7, 0);
+        int n = sluice_poll(p->a.loop, events, 7, 0);
         for (int i = 0; i < n; i++, received++)
             assert_true(pair_check(events[i].msg, received < 60 ? 33 : 3000, 1 + received));
         if (received > 0 && received < 56)
             assert_int_equal(n, 7);
     }
     assert_int_equal(received, 61);
-    settle(&p);
-    pair_close(&p);
+    settle(p);
 }
 
 static void what_is_kept_or_sent_on_pins_no_frame(void **state) {
@@ -555,17 +532,17 @@ static void a_session_ends_while_its_packs_are_lent(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pack_is_one_frame_and_one_credit),
-        cmocka_unit_test(a_frame_never_waits_to_fill),
+        PAIR_WITH(pair_connected, a_pack_is_one_frame_and_one_credit),
+        PAIR_WITH(pair_connected, a_frame_never_waits_to_fill),
         cmocka_unit_test(messages_keep_their_order_among_other_frames),
         cmocka_unit_test(every_small_size_is_packed_whole_and_aligned),
         cmocka_unit_test(the_smallest_frames_carry_packs_too),
-        cmocka_unit_test(nothing_of_earlier_messages_lies_between_items),
+        PAIR_WITH(pair_connected, nothing_of_earlier_messages_lies_between_items),
         cmocka_unit_test(outcomes_and_window_are_exact),
-        cmocka_unit_test(a_full_window_of_packs_opens_again),
-        cmocka_unit_test(a_deadline_leaves_a_message_out_of_its_pack),
+        PAIR_WITH(pair_opened, a_full_window_of_packs_opens_again),
+        PAIR_WITH(pair_connected, a_deadline_leaves_a_message_out_of_its_pack),
         cmocka_unit_test(answers_to_a_pack_share_a_frame),
-        cmocka_unit_test(an_array_smaller_than_a_pack_gets_the_rest_later),
+        PAIR_WITH(pair_connected, an_array_smaller_than_a_pack_gets_the_rest_later),
         cmocka_unit_test(what_is_kept_or_sent_on_pins_no_frame),
         cmocka_unit_test(without_memory_the_rest_of_a_pack_waits),
         cmocka_unit_test(without_memory_for_a_pack_each_goes_by_itself),

@@ -19,44 +19,37 @@ static void complete(struct side *side, uint64_t wr_id) {
 }
 
 static void a_completion_of_an_earlier_connection_gives_nothing_back(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    struct session *s = post_one(&p);
+    struct pair *p = *state;
+    struct session *s = post_one(p);
     uint32_t used = sq_used(s);
     uint64_t window = atomic_load(&s->window.own_messages);
     uint8_t number = s->connection.number--;
     uint64_t earlier = wr_send_id(s, s->connection.sq.tail - 1);
     s->connection.number = number;
-    complete(&p.b, earlier);
+    complete(&p->b, earlier);
     assert_int_equal(sq_used(s), used);
     assert_int_equal(atomic_load(&s->window.own_messages), window);
-    assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 4000, 1));
-    pair_close(&p);
+    assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 4000, 1));
 }
 
 static void each_connection_has_another_number(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     uint8_t last = 0;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < 5; i++) {
-        pair_connect(&p, PAIR_LINK());
-        uint8_t number = pair_session(&p.b)->connection.number;
+        pair_connect(p, PAIR_LINK());
+        uint8_t number = pair_session(&p->b)->connection.number;
         assert_int_not_equal(number, last);
         last = number;
-        sluice_hangup(p.b.session, 0);
-        pair_expect(&p, &p.b, SLUICE_CLOSED);
-        pair_expect(&p, &p.a, SLUICE_CLOSED);
+        sluice_hangup(p->b.session, 0);
+        pair_expect(p, &p->b, SLUICE_CLOSED);
+        pair_expect(p, &p->a, SLUICE_CLOSED);
     }
-    pair_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_completion_of_an_earlier_connection_gives_nothing_back),
-        cmocka_unit_test(each_connection_has_another_number),
+        PAIR_WITH(pair_connected, a_completion_of_an_earlier_connection_gives_nothing_back),
+        PAIR_WITH(pair_opened, each_connection_has_another_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

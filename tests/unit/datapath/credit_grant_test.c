@@ -91,18 +91,14 @@ static void a_stream_has_all_its_credits_after_a_few_round_trips(void **state) {
 }
 
 static void a_peer_that_says_a_word_now_and_then_gets_no_more(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(pair_send(&p.b, 10, i, NULL), 0);
-        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_send(&p->b, 10, i, NULL), 0);
+        pair_expect(p, &p->a, SLUICE_MESSAGE);
         pair_clock += 2 * SECOND;
-        quiesce(&p);
+        quiesce(p);
     }
-    assert_uint_in_range(pair_session(&p.a)->connection.credits.granted, 4, 8);
-    pair_close(&p);
+    assert_uint_in_range(pair_session(&p->a)->connection.credits.granted, 4, 8);
 }
 
 static void a_quiet_peer_gives_back_all_but_four(void **state) {
@@ -131,19 +127,15 @@ static void a_quiet_peer_gives_back_all_but_four(void **state) {
 }
 
 static void a_busy_peer_keeps_its_credits(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
+    struct pair *p = *state;
+    pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(pair_send(&p.b, 10, i, NULL), 0);
-        pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_send(&p->b, 10, i, NULL), 0);
+        pair_expect(p, &p->a, SLUICE_MESSAGE);
         pair_clock += SECOND * 6 / 10;
-        quiesce(&p);
-        assert_int_equal(pair_session(&p.a)->connection.credits.granted, 32);
+        quiesce(p);
+        assert_int_equal(pair_session(&p->a)->connection.credits.granted, 32);
     }
-    pair_close(&p);
 }
 
 static void false_recalls_and_returns_close_the_session(void **state) {
@@ -202,9 +194,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_peer_begins_with_four),
         cmocka_unit_test(a_stream_has_all_its_credits_after_a_few_round_trips),
-        cmocka_unit_test(a_peer_that_says_a_word_now_and_then_gets_no_more),
+        PAIR_WITH(pair_connected, a_peer_that_says_a_word_now_and_then_gets_no_more),
         cmocka_unit_test(a_quiet_peer_gives_back_all_but_four),
-        cmocka_unit_test(a_busy_peer_keeps_its_credits),
+        PAIR_WITH(pair_connected, a_busy_peer_keeps_its_credits),
         cmocka_unit_test(false_recalls_and_returns_close_the_session),
         cmocka_unit_test(replies_have_receives_of_their_own),
     };

@@ -7,27 +7,23 @@
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
 static void a_received_message_is_sent_on_without_another_buffer(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     uint64_t used = 0;
     for (unsigned i = 0; i < 200; i++) {
-        assert_int_equal(pair_send(&p.b, 64, i, NULL), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-        assert_int_equal(sluice_send(p.a.session, event.msg, NULL), 0);
+        assert_int_equal(pair_send(&p->b, 64, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        assert_int_equal(sluice_send(p->a.session, event.msg, NULL), 0);
         /* It is the caller's no more, whatever becomes of its buffer. */
-        assert_int_equal(sluice_send(p.a.session, event.msg, NULL), SLUICE_EINVAL);
+        assert_int_equal(sluice_send(p->a.session, event.msg, NULL), SLUICE_EINVAL);
         sluice_keep(event.msg);
-        assert_int_equal(sluice_send(p.a.session, event.msg, NULL), SLUICE_EINVAL);
+        assert_int_equal(sluice_send(p->a.session, event.msg, NULL), SLUICE_EINVAL);
         if (i == 100) /* credits have grown as far as they will */
-            used = pool_in_use(p.a.loop->rx_pool);
-        assert_true(i <= 100 || pool_in_use(p.a.loop->rx_pool) == used);
-        event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
+            used = pool_in_use(p->a.loop->rx_pool);
+        assert_true(i <= 100 || pool_in_use(p->a.loop->rx_pool) == used);
+        event = pair_expect(p, &p->b, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 64, i));
-        pair_turns(&p, 4);
+        pair_turns(p, 4);
     }
-    pair_close(&p);
 }
 
 static uint64_t buffers_taken(const struct side *side) {
@@ -75,47 +71,41 @@ static uint64_t on_their_way(struct side *side) {
 
 /* Tokens are counted for many messages at once; the window is counted for each. */
 static void the_window_is_as_narrow_as_it_was_agreed(void **state) {
-    (void)state;
+    struct pair *p = *state;
     enum { WINDOW = 5 };
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.window_messages = WINDOW));
+    pair_connect(p, PAIR_LINK(.window_messages = WINDOW));
     for (unsigned round = 0, sent = 0, received = 0; round < 50; round++) {
         int status;
-        while ((status = pair_send(&p.b, 8, sent, round & 1 ? &more : NULL)) == 0) {
+        while ((status = pair_send(&p->b, 8, sent, round & 1 ? &more : NULL)) == 0) {
             sent++;
-            assert_true(on_their_way(&p.b) <= WINDOW);
+            assert_true(on_their_way(&p->b) <= WINDOW);
         }
         assert_int_equal(status, SLUICE_EAGAIN);
-        assert_int_equal(on_their_way(&p.b), WINDOW);
+        assert_int_equal(on_their_way(&p->b), WINDOW);
         for (bool writable = false; !writable || received < sent;) {
             sluice_event event;
-            pair_turn(&p);
-            while (sluice_poll(p.b.loop, &event, 1, 0) == 1)
+            pair_turn(p);
+            while (sluice_poll(p->b.loop, &event, 1, 0) == 1)
                 writable |= event.type == SLUICE_WRITABLE;
-            while (sluice_poll(p.a.loop, &event, 1, 0) == 1)
+            while (sluice_poll(p->a.loop, &event, 1, 0) == 1)
                 assert_true(pair_check(event.msg, 8, received++));
         }
     }
-    pair_close(&p);
 }
 
 /* As many messages as there are bytes for, and one more where nothing is on its way. */
 static void bytes_count_as_messages_do(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.window_bytes = 1000));
+    struct pair *p = *state;
+    pair_connect(p, PAIR_LINK(.window_bytes = 1000));
     for (unsigned round = 0; round < 2; round++) {
         unsigned sent = 0;
-        while (sent < 100 && pair_send(&p.b, 64, sent, round ? &more : NULL) == 0)
+        while (sent < 100 && pair_send(&p->b, 64, sent, round ? &more : NULL) == 0)
             sent++;
         assert_int_equal(sent, 1000 / 64);
         for (unsigned i = 0; i < sent; i++)
-            assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 64, i));
-        (void)pair_expect(&p, &p.b, SLUICE_WRITABLE);
+            assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 64, i));
+        (void)pair_expect(p, &p->b, SLUICE_WRITABLE);
     }
-    pair_close(&p);
 }
 
 static void an_open_frame_with_one_message_goes_as_one(void **state) {
@@ -226,35 +216,32 @@ static void a_frame_of_hundreds_is_taken_apart_in_order(void **state) {
 
 /* The last handle a thread used is remembered, and stands for its own session only. */
 static void a_handle_that_was_used_last_does_not_outlive_its_session(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     for (unsigned round = 0; round < 3; round++) {
-        pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE));
-        sluice_session old = p.b.session;
-        assert_int_equal(pair_send(&p.b, 64, round, NULL), 0);
-        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 64, round));
+        pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
+        sluice_session old = p->b.session;
+        assert_int_equal(pair_send(&p->b, 64, round, NULL), 0);
+        assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 64, round));
         sluice_hangup(old, 0);
-        (void)pair_expect(&p, &p.b, SLUICE_CLOSED);
-        (void)pair_expect(&p, &p.a, SLUICE_CLOSED);
-        pair_turns(&p, 64);
-        p.b.session = old;
-        assert_int_equal(pair_send(&p.b, 64, 0, NULL), SLUICE_ECLOSED);
+        (void)pair_expect(p, &p->b, SLUICE_CLOSED);
+        (void)pair_expect(p, &p->a, SLUICE_CLOSED);
+        pair_turns(p, 64);
+        p->b.session = old;
+        assert_int_equal(pair_send(&p->b, 64, 0, NULL), SLUICE_ECLOSED);
     }
-    pair_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_received_message_is_sent_on_without_another_buffer),
+        PAIR_WITH(pair_connected, a_received_message_is_sent_on_without_another_buffer),
         cmocka_unit_test(a_small_copy_takes_no_buffer_of_its_own),
-        cmocka_unit_test(the_window_is_as_narrow_as_it_was_agreed),
-        cmocka_unit_test(bytes_count_as_messages_do),
+        PAIR_WITH(pair_opened, the_window_is_as_narrow_as_it_was_agreed),
+        PAIR_WITH(pair_opened, bytes_count_as_messages_do),
         cmocka_unit_test(an_open_frame_with_one_message_goes_as_one),
         cmocka_unit_test(an_open_frame_keeps_its_place),
         cmocka_unit_test(an_open_frame_ends_as_what_is_queued_does),
         cmocka_unit_test(a_frame_of_hundreds_is_taken_apart_in_order),
-        cmocka_unit_test(a_handle_that_was_used_last_does_not_outlive_its_session),
+        PAIR_WITH(pair_opened, a_handle_that_was_used_last_does_not_outlive_its_session),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

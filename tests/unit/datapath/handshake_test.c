@@ -71,12 +71,9 @@ static void private_data_comes_before_the_decision(void **state) {
 }
 
 static void without_a_question_private_data_is_no_obstacle(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
-    cross(&p);
-    pair_close(&p);
+    struct pair *p = *state;
+    pair_connect(p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
+    cross(p);
 }
 
 enum { HOARD = 4096 };
@@ -543,7 +540,7 @@ static void the_hook_finds_keys(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(private_data_comes_before_the_decision),
-        cmocka_unit_test(without_a_question_private_data_is_no_obstacle),
+        PAIR_WITH(pair_opened, without_a_question_private_data_is_no_obstacle),
         cmocka_unit_test(sessions_open_and_are_refused_with_nothing_left_to_send_with),
         cmocka_unit_test(a_refusal_after_hello_carries_code_and_text),
         cmocka_unit_test(a_decision_may_take_its_time_within_the_limit),

@@ -33,17 +33,14 @@ static void as_the_profile_says(uint32_t bytes) {
 }
 
 static void a_node_says_what_its_sessions_will_have(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    uint32_t before = told(p.a.node); /* of nothing that was made for a session */
+    struct pair *p = *state;
+    uint32_t before = told(p->a.node); /* of nothing that was made for a session */
     as_the_profile_says(before);
-    assert_int_equal(told(p.a.node), before);
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_session(&p.a)->connection.sq.inline_max, before);
-    assert_int_equal(told(p.a.node), before);
-    assert_int_equal(pair_session(&p.b)->connection.sq.inline_max, told(p.b.node));
-    pair_close(&p);
+    assert_int_equal(told(p->a.node), before);
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(pair_session(&p->a)->connection.sq.inline_max, before);
+    assert_int_equal(told(p->a.node), before);
+    assert_int_equal(pair_session(&p->b)->connection.sq.inline_max, told(p->b.node));
 }
 
 static void a_node_without_inline_says_none(void **state) {
@@ -67,20 +64,16 @@ static bool went_inline(struct side *side) {
 
 /* By work requests: the software device has a shorter way for small ones. */
 static void messages_up_to_the_limit_go_with_their_work_request(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    uint32_t most = pair_session(&p.b)->connection.sq.inline_max - FRAME_BYTES;
-    pair_session(&p.b)->framed_end = 0;
+    struct pair *p = *state;
+    uint32_t most = pair_session(&p->b)->connection.sq.inline_max - FRAME_BYTES;
+    pair_session(&p->b)->framed_end = 0;
     for (unsigned size = 1; size < most + 40; size++) {
-        assert_int_equal(pair_send(&p.b, size, size, NULL), 0);
-        assert_int_equal(went_inline(&p.b), size <= most);
-        sluice_msg *msg = pair_expect(&p, &p.a, SLUICE_MESSAGE).msg;
+        assert_int_equal(pair_send(&p->b, size, size, NULL), 0);
+        assert_int_equal(went_inline(&p->b), size <= most);
+        sluice_msg *msg = pair_expect(p, &p->a, SLUICE_MESSAGE).msg;
         assert_true(pair_check(msg, size, size));
         sluice_free(msg);
     }
-    pair_close(&p);
 }
 
 /* ---- asking the device ------------------------------------------------------------------------ */
@@ -159,39 +152,33 @@ static void count_asking(sluice_node *n, bool fails) {
 }
 
 static void two_that_ask_at_once_make_one_queue_pair(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    count_asking(p.a.node, false);
-    uint32_t first = told(p.a.node);
+    struct pair *p = *state;
+    count_asking(p->a.node, false);
+    uint32_t first = told(p->a.node);
     assert_int_equal(pthread_join(device.second, NULL), 0);
     assert_int_equal(device.second_told, first);
     assert_int_equal(device.asked, 1);
-    pair_close(&p);
 }
 
 static void a_device_that_makes_none_is_asked_once(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    count_asking(p.a.node, true);
+    struct pair *p = *state;
+    count_asking(p->a.node, true);
     for (unsigned i = 0; i < 3; i++)
-        assert_int_equal(told(p.a.node), 0);
+        assert_int_equal(told(p->a.node), 0);
     assert_int_equal(device.asked, 1);
     device.fails = false; /* of what a session has, the node hears all the same */
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(told(p.a.node), pair_session(&p.a)->connection.sq.inline_max);
-    assert_int_not_equal(told(p.a.node), 0);
-    pair_close(&p);
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(told(p->a.node), pair_session(&p->a)->connection.sq.inline_max);
+    assert_int_not_equal(told(p->a.node), 0);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_says_what_its_sessions_will_have),
+        PAIR_WITH(pair_opened, a_node_says_what_its_sessions_will_have),
         cmocka_unit_test(a_node_without_inline_says_none),
-        cmocka_unit_test(messages_up_to_the_limit_go_with_their_work_request),
-        cmocka_unit_test(two_that_ask_at_once_make_one_queue_pair),
-        cmocka_unit_test(a_device_that_makes_none_is_asked_once),
+        PAIR_WITH(pair_connected, messages_up_to_the_limit_go_with_their_work_request),
+        PAIR_WITH(pair_opened, two_that_ask_at_once_make_one_queue_pair),
+        PAIR_WITH(pair_opened, a_device_that_makes_none_is_asked_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

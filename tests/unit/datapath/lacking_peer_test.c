@@ -44,22 +44,19 @@ static void a_large_message_is_read_though_it_was_to_be_written(void **state) {
 }
 
 static void an_atomic_is_refused_and_the_session_goes_on(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_error e = {0};
     sluice_region *its;
     sluice_token token;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    let_peers_lack(&p, FABRIC_LACKS_ATOMICS);
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(sluice_region_open(p.a.node, NULL, 4096, TOKEN_RIGHTS, &its, &e), 0);
+    let_peers_lack(p, FABRIC_LACKS_ATOMICS);
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(sluice_region_open(p->a.node, NULL, 4096, TOKEN_RIGHTS, &its, &e), 0);
     assert_int_equal(sluice_region_token(its, 0, 4096, TOKEN_RIGHTS, &token), 0);
-    assert_int_equal(sluice_fetch_add(p.b.session, &token, 0, 1, NULL), SLUICE_EDEVICE);
-    assert_int_equal(sluice_compare_swap(p.b.session, &token, 0, 1, 2, NULL), SLUICE_EDEVICE);
-    assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
-    assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100, 1));
+    assert_int_equal(sluice_fetch_add(p->b.session, &token, 0, 1, NULL), SLUICE_EDEVICE);
+    assert_int_equal(sluice_compare_swap(p->b.session, &token, 0, 1, 2, NULL), SLUICE_EDEVICE);
+    assert_int_equal(pair_send(&p->b, 100, 1, NULL), 0);
+    assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100, 1));
     assert_int_equal(sluice_region_close(its), 0);
-    pair_close(&p);
 }
 
 /* READs of this session's that are no part of a message. */
@@ -72,51 +69,46 @@ static uint32_t asked(struct side *side) {
  * named in the handshake that its device needs.
  */
 static void an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arrived(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    let_peers_lack(&p, FABRIC_LACKS_ARRIVAL);
-    p.a.node->traits.dialer_first = true;
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
+    let_peers_lack(p, FABRIC_LACKS_ARRIVAL);
+    p->a.node->traits.dialer_first = true;
+    pair_connect(p, PAIR_LINK());
     for (unsigned i = 0; i < 4; i++) {
-        struct side *from = i % 2 ? &p.a : &p.b, *to = i % 2 ? &p.b : &p.a;
+        struct side *from = i % 2 ? &p->a : &p->b, *to = i % 2 ? &p->b : &p->a;
         uint32_t before = asked(from);
         assert_int_equal(pair_send(from, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
-        assert_true(pair_check(pair_expect(&p, to, SLUICE_MESSAGE).msg, 100, i));
-        sluice_event event = pair_expect(&p, from, SLUICE_SENT);
+        assert_true(pair_check(pair_expect(p, to, SLUICE_MESSAGE).msg, 100, i));
+        sluice_event event = pair_expect(p, from, SLUICE_SENT);
         assert_int_equal(event.tag, i + 1);
         assert_int_equal(event.status, 0);
         assert_int_equal(asked(from), before + 1);
     }
-    pair_close(&p);
 }
 
 /* Nobody whose completions say it asks, whatever the other end proposes. */
 static void nobody_asks_where_completions_tell_what_arrived(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    let_peers_lack(&p, 0);
-    p.a.node->traits.dialer_first = true;
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_send(&p.b, 100, 1, SLUICE_SEND(.tag = 1)), 0);
-    assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100, 1));
-    assert_int_equal(pair_expect(&p, &p.b, SLUICE_SENT).status, 0);
-    assert_int_equal(asked(&p.b), 0);
-    assert_false(pair_session(&p.a)->connection.confirm.probe_known);
-    assert_false(pair_session(&p.b)->connection.confirm.probe_known);
-    sluice_hangup(p.b.session, 0);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_close(&p);
+    struct pair *p = *state;
+    let_peers_lack(p, 0);
+    p->a.node->traits.dialer_first = true;
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(pair_send(&p->b, 100, 1, SLUICE_SEND(.tag = 1)), 0);
+    assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100, 1));
+    assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).status, 0);
+    assert_int_equal(asked(&p->b), 0);
+    assert_false(pair_session(&p->a)->connection.confirm.probe_known);
+    assert_false(pair_session(&p->b)->connection.confirm.probe_known);
+    sluice_hangup(p->b.session, 0);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_message_is_read_though_it_was_to_be_written),
-        cmocka_unit_test(an_atomic_is_refused_and_the_session_goes_on),
-        cmocka_unit_test(an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arrived),
-        cmocka_unit_test(nobody_asks_where_completions_tell_what_arrived),
+        PAIR_WITH(pair_opened, an_atomic_is_refused_and_the_session_goes_on),
+        PAIR_WITH(pair_opened,
+                  an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arrived),
+        PAIR_WITH(pair_opened, nobody_asks_where_completions_tell_what_arrived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

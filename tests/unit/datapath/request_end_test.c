@@ -34,21 +34,17 @@ static void expect_idle(struct pair *p) {
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
 static void the_time_that_is_left_travels_with_the_request(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     uint64_t deadline = pair_now(NULL) + 50 * SECOND;
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
-    sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
     assert_uint_in_range(event.value, deadline, deadline + PAIR_LIMIT_NS);
     /* More than 32 bits of microseconds hold. */
     deadline = pair_now(NULL) + 10000 * SECOND;
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
-    event = pair_expect(&p, &p.a, SLUICE_REQUEST);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
+    event = pair_expect(p, &p->a, SLUICE_REQUEST);
     assert_uint_in_range(event.value, pair_now(NULL) + 4200 * SECOND,
                          pair_now(NULL) + 4300 * SECOND);
-    pair_close(&p);
 }
 
 static void dead_work_is_not_delivered(void **state) {
@@ -114,29 +110,25 @@ static void a_request_that_was_not_posted_by_its_deadline_never_leaves(void **st
 /* ---- cancellation ---------------------------------------------------------------------------- */
 
 static void a_request_cancelled_before_it_was_posted_never_leaves(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    uint32_t credits = pair_session(&p.b)->connection.tx.credits;
-    pair_session(&p.b)->connection.tx.credits = 0;
+    struct pair *p = *state;
+    uint32_t credits = pair_session(&p->b)->connection.tx.credits;
+    pair_session(&p->b)->connection.tx.credits = 0;
     for (unsigned i = 1; i <= 3; i++)
-        assert_int_equal(pair_request(&p.b, 10, i, SLUICE_SEND(.tag = i)), 0);
-    sluice_cancel(p.b.session, 2);
-    sluice_cancel(p.b.session, 2);
-    sluice_cancel(p.b.session, 4);
-    expect_outcome(&p, &p.b, 2, SLUICE_ECANCELLED);
-    pair_session(&p.b)->connection.tx.credits = credits;
-    assert_int_equal(pair_request(&p.b, 10, 5, SLUICE_SEND(.tag = 5)), 0);
+        assert_int_equal(pair_request(&p->b, 10, i, SLUICE_SEND(.tag = i)), 0);
+    sluice_cancel(p->b.session, 2);
+    sluice_cancel(p->b.session, 2);
+    sluice_cancel(p->b.session, 4);
+    expect_outcome(p, &p->b, 2, SLUICE_ECANCELLED);
+    pair_session(&p->b)->connection.tx.credits = credits;
+    assert_int_equal(pair_request(&p->b, 10, 5, SLUICE_SEND(.tag = 5)), 0);
     static const unsigned left[] = {1, 3, 5};
     for (unsigned i = 0; i < 3; i++) {
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
         assert_true(pair_check(event.msg, 10, left[i]));
-        assert_int_equal(pair_reply(&p.a, event.token, 1, 1), 0);
-        expect_outcome(&p, &p.b, left[i], SLUICE_OK);
+        assert_int_equal(pair_reply(&p->a, event.token, 1, 1), 0);
+        expect_outcome(p, &p->b, left[i], SLUICE_OK);
     }
-    expect_idle(&p);
-    pair_close(&p);
+    expect_idle(p);
 }
 
 static void a_request_cancelled_before_it_was_looked_at_is_left_out(void **state) {
@@ -164,106 +156,91 @@ static void a_request_cancelled_before_it_was_looked_at_is_left_out(void **state
 }
 
 static void a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_it(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(pair_request(&p.b, 5000, 1, SLUICE_SEND(.tag = i)), 0);
-        sluice_cancel(p.b.session, i);
-        assert_int_equal(pair_session(&p.b)->window.own_messages, 0);
-        expect_outcome(&p, &p.b, i, SLUICE_ECANCELLED);
+        assert_int_equal(pair_request(&p->b, 5000, 1, SLUICE_SEND(.tag = i)), 0);
+        sluice_cancel(p->b.session, i);
+        assert_int_equal(pair_session(&p->b)->window.own_messages, 0);
+        expect_outcome(p, &p->b, i, SLUICE_ECANCELLED);
         for (unsigned k = 0; k < i; k++) /* it may have been looked at before the CANCEL came */
-            pair_turn(&p);
+            pair_turn(p);
         sluice_event event;
-        if (sluice_poll(p.a.loop, &event, 1, 0) == 1) {
+        if (sluice_poll(p->a.loop, &event, 1, 0) == 1) {
             assert_int_equal(event.type, SLUICE_REQUEST);
-            assert_int_equal(sluice_reply_error(p.a.session, event.token, 1), 0);
+            assert_int_equal(sluice_reply_error(p->a.session, event.token, 1), 0);
         }
-        pair_settle(&p);
-        if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
-            assert_int_equal(sluice_reply_error(p.a.session, event.token, 1), 0);
-        expect_idle(&p);
+        pair_settle(p);
+        if (sluice_poll(p->a.loop, &event, 1, 0) == 1)
+            assert_int_equal(sluice_reply_error(p->a.session, event.token, 1), 0);
+        expect_idle(p);
     }
-    pair_close(&p);
 }
 
 static void whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_same(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-        assert_int_equal(pair_request(&p.b, 10, 2, SLUICE_SEND(.tag = 7)), 0);
-        assert_int_equal(pair_request(&p.b, 10, 3, SLUICE_SEND(.tag = 8)), 0);
+        assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+        assert_int_equal(pair_request(&p->b, 10, 2, SLUICE_SEND(.tag = 7)), 0);
+        assert_int_equal(pair_request(&p->b, 10, 3, SLUICE_SEND(.tag = 8)), 0);
         uint64_t tokens[3];
         for (unsigned k = 0; k < 3; k++)
-            tokens[k] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        sluice_cancel(p.b.session, 7);
-        expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-        expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-        pair_settle(&p);
+            tokens[k] = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+        sluice_cancel(p->b.session, 7);
+        expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
+        expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
+        pair_settle(p);
         for (unsigned k = 0; k < 3; k++)
-            assert_int_equal(sluice_request_wanted(p.a.session, tokens[k]), k == 2);
-        assert_int_equal(pair_in_flight(&p.b), 3);
+            assert_int_equal(sluice_request_wanted(p->a.session, tokens[k]), k == 2);
+        assert_int_equal(pair_in_flight(&p->b), 3);
         for (unsigned k = 0; k < 3; k++)
-            assert_int_equal(i ? sluice_reply_error(p.a.session, tokens[k], 1)
-                               : pair_reply(&p.a, tokens[k], 10, k),
+            assert_int_equal(i ? sluice_reply_error(p->a.session, tokens[k], 1)
+                               : pair_reply(&p->a, tokens[k], 10, k),
                              0);
-        expect_outcome(&p, &p.b, 8, i ? SLUICE_EREJECTED : SLUICE_OK);
-        expect_idle(&p);
+        expect_outcome(p, &p->b, 8, i ? SLUICE_EREJECTED : SLUICE_OK);
+        expect_idle(p);
     }
-    pair_close(&p);
 }
 
 static void a_cancellation_that_crosses_the_reply_is_the_outcome(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.requests = 1));
+    struct pair *p = *state;
+    pair_connect(p, PAIR_LINK(.requests = 1));
     for (unsigned i = 0; i < 10; i++) {
-        assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-        uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        assert_int_equal(pair_reply(&p.a, token, 10, 1), 0); /* posted, and b has not looked */
-        sluice_cancel(p.b.session, 7);
-        expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-        expect_idle(&p); /* the place's next request is not taken for the one that was given up */
+        assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+        uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+        assert_int_equal(pair_reply(&p->a, token, 10, 1), 0); /* posted, and b has not looked */
+        sluice_cancel(p->b.session, 7);
+        expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
+        expect_idle(p); /* the place's next request is not taken for the one that was given up */
     }
-    pair_close(&p);
 }
 
 static void a_cancellation_waits_for_a_credit(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    struct session *s = pair_session(&p.b);
-    pair_grant_all(&p, s, pair_session(&p.a));
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    uint64_t other = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
+    struct pair *p = *state;
+    struct session *s = pair_session(&p->b);
+    pair_grant_all(p, s, pair_session(&p->a));
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    uint64_t other = pair_expect(p, &p->a, SLUICE_REQUEST).token;
     uint32_t credits = s->connection.tx.credits - CREDIT_RESERVE;
     s->connection.tx.credits = CREDIT_RESERVE;
-    sluice_cancel(p.b.session, 7);
-    expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-    expect_outcome(&p, &p.b, 7, SLUICE_ECANCELLED);
-    pair_settle(&p);
+    sluice_cancel(p->b.session, 7);
+    expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
+    expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
+    pair_settle(p);
     assert_int_equal(s->rpc.cancels, 2);
-    assert_int_equal(pair_reply(&p.a, other, 10, 1), 0); /* this one needs none any more */
-    pair_expect_nothing(&p, &p.b);
+    assert_int_equal(pair_reply(&p->a, other, 10, 1), 0); /* this one needs none any more */
+    pair_expect_nothing(p, &p->b);
     assert_int_equal(s->rpc.cancels, 1);
-    assert_int_equal(sluice_request_wanted(p.a.session, token), 1);
+    assert_int_equal(sluice_request_wanted(p->a.session, token), 1);
     s->connection.tx.credits += credits;
-    assert_int_equal(pair_send(&p.a, 10, 1, NULL), 0); /* a frame that comes ends the wait */
-    pair_expect(&p, &p.b, SLUICE_MESSAGE);
-    pair_settle(&p);
+    assert_int_equal(pair_send(&p->a, 10, 1, NULL), 0); /* a frame that comes ends the wait */
+    pair_expect(p, &p->b, SLUICE_MESSAGE);
+    pair_settle(p);
     assert_int_equal(s->rpc.cancels, 0);
-    assert_int_equal(sluice_request_wanted(p.a.session, token), 0);
-    assert_int_equal(pair_reply(&p.a, token, 10, 1), 0);
-    expect_idle(&p);
-    pair_close(&p);
+    assert_int_equal(sluice_request_wanted(p->a.session, token), 0);
+    assert_int_equal(pair_reply(&p->a, token, 10, 1), 0);
+    expect_idle(p);
 }
 
 /* ---- the end of the session ------------------------------------------------------------------ */
@@ -303,28 +280,24 @@ static void at_the_end_each_request_has_one_outcome_that_says_whether_it_left(vo
 }
 
 static void a_grace_waits_for_replies(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 2)), 0);
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 3)), 0);
+    struct pair *p = *state;
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 2)), 0);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 3)), 0);
     uint64_t tokens[3];
     for (unsigned i = 0; i < 3; i++)
-        tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    sluice_hangup(p.b.session, SLUICE_OFF);
-    pair_expect_nothing(&p, &p.b);
-    assert_int_equal(pair_reply(&p.a, tokens[1], 10, 1), 0);
-    expect_outcome(&p, &p.b, 2, SLUICE_OK);
-    assert_int_equal(sluice_reply_error(p.a.session, tokens[0], 4), 0);
-    expect_outcome(&p, &p.b, 1, SLUICE_EREJECTED);
-    pair_expect_nothing(&p, &p.b);
-    sluice_cancel(p.b.session, 3);
-    expect_outcome(&p, &p.b, 3, SLUICE_ECANCELLED);
-    assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
-    assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
-    pair_close(&p);
+        tokens[i] = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    sluice_hangup(p->b.session, SLUICE_OFF);
+    pair_expect_nothing(p, &p->b);
+    assert_int_equal(pair_reply(&p->a, tokens[1], 10, 1), 0);
+    expect_outcome(p, &p->b, 2, SLUICE_OK);
+    assert_int_equal(sluice_reply_error(p->a.session, tokens[0], 4), 0);
+    expect_outcome(p, &p->b, 1, SLUICE_EREJECTED);
+    pair_expect_nothing(p, &p->b);
+    sluice_cancel(p->b.session, 3);
+    expect_outcome(p, &p->b, 3, SLUICE_ECANCELLED);
+    assert_int_equal(pair_expect(p, &p->b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
+    assert_int_equal(pair_expect(p, &p->a, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
 }
 
 static void a_deadline_ends_the_wait_of_a_grace(void **state) {
@@ -431,132 +404,115 @@ static void a_frame_that_answers_nothing_ends_its_session_only(void **state) {
 }
 
 static void a_reply_without_a_request_overruns_the_credits(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     /* none was ever sent */
-    pair_connect(&p, PAIR_LINK());
-    forge(&p.b, FRAME_REPLY, FRAME_RESERVED, 256, 10);
-    expect_end(&p, SLUICE_REASON_CREDITS);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_connect(p, PAIR_LINK());
+    forge(&p->b, FRAME_REPLY, FRAME_RESERVED, 256, 10);
+    expect_end(p, SLUICE_REASON_CREDITS);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
     /* one was, and two replies come, before the first is looked at */
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 3)), 0);
-    uint64_t token = pair_expect(&p, &p.b, SLUICE_REQUEST).token;
-    assert_int_equal(pair_reply(&p.b, token, 10, 1), 0);
-    forge(&p.b, FRAME_REPLY, FRAME_RESERVED, 256, 10);
-    pair_turns(&p, 50);
-    expect_outcome(&p, &p.a, 3, SLUICE_EUNKNOWN); /* nothing more is taken from this peer */
-    expect_end(&p, SLUICE_REASON_CREDITS);
-    pair_close(&p);
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(pair_request(&p->a, 10, 1, SLUICE_SEND(.tag = 3)), 0);
+    uint64_t token = pair_expect(p, &p->b, SLUICE_REQUEST).token;
+    assert_int_equal(pair_reply(&p->b, token, 10, 1), 0);
+    forge(&p->b, FRAME_REPLY, FRAME_RESERVED, 256, 10);
+    pair_turns(p, 50);
+    expect_outcome(p, &p->a, 3, SLUICE_EUNKNOWN); /* nothing more is taken from this peer */
+    expect_end(p, SLUICE_REASON_CREDITS);
 }
 
 static void a_request_for_a_place_that_is_taken_breaks_the_protocol(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    forge(&p.b, FRAME_REQUEST, 0, 511, 10);
-    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    forge(&p.b, FRAME_REQUEST, 0, 767, 10); /* the same place, another id */
-    expect_end(&p, SLUICE_REASON_PROTOCOL);
-    assert_int_equal(pair_reply(&p.a, token, 10, 1), SLUICE_ECLOSED);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_close(&p);
+    struct pair *p = *state;
+    forge(&p->b, FRAME_REQUEST, 0, 511, 10);
+    uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    forge(&p->b, FRAME_REQUEST, 0, 767, 10); /* the same place, another id */
+    expect_end(p, SLUICE_REASON_PROTOCOL);
+    assert_int_equal(pair_reply(&p->a, token, 10, 1), SLUICE_ECLOSED);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
 static void a_cancellation_of_what_is_not_there_is_ignored(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     static const uint32_t ids[] = {0, 255, 512, UINT32_MAX};
     for (unsigned i = 0; i < 4; i++)
-        forge(&p.b, FRAME_CANCEL, 0, ids[i], 0);
-    pair_settle(&p);
-    expect_idle(&p);
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
-    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    forge(&p.b, FRAME_CANCEL, 0, 1 << 16, 0); /* its place, not its id */
-    pair_settle(&p);
-    assert_int_equal(sluice_request_wanted(p.a.session, token), 1);
-    assert_int_equal(pair_reply(&p.a, token, 10, 1), 0);
-    expect_outcome(&p, &p.b, 1, SLUICE_OK);
-    expect_idle(&p);
-    pair_close(&p);
+        forge(&p->b, FRAME_CANCEL, 0, ids[i], 0);
+    pair_settle(p);
+    expect_idle(p);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    forge(&p->b, FRAME_CANCEL, 0, 1 << 16, 0); /* its place, not its id */
+    pair_settle(p);
+    assert_int_equal(sluice_request_wanted(p->a.session, token), 1);
+    assert_int_equal(pair_reply(&p->a, token, 10, 1), 0);
+    expect_outcome(p, &p->b, 1, SLUICE_OK);
+    expect_idle(p);
 }
 
 /* ---- hanging up ------------------------------------------------------------------------------ */
 
 /* Requests that are there when their side hangs up, and that come behind it; nothing of them is delivered any more. */
 static void who_hangs_up_answers_what_it_was_asked(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     pair_frozen = pair_now(NULL); /* no grace is over */
-    assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-    uint64_t asked = pair_expect(&p, &p.b, SLUICE_REQUEST).token;
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
-    assert_int_equal(pair_request(&p.b, 9000, 2, SLUICE_SEND(.tag = 2)), 0);
-    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    pair_settle(&p);                        /* the second one waits to be taken */
-    sluice_hangup(p.a.session, SLUICE_OFF); /* and waits for its own answer */
-    assert_int_equal(pair_reply(&p.a, token, 1, 1), SLUICE_ECLOSED);
-    expect_outcome(&p, &p.b, 1, SLUICE_EUNKNOWN);
-    pair_expect_nothing(&p, &p.a);
-    expect_outcome(&p, &p.b, 2, SLUICE_EUNKNOWN);
-    assert_int_equal(pair_request(&p.b, 10, 3, SLUICE_SEND(.tag = 3)), 0);
-    pair_settle(&p);
-    pair_expect_nothing(&p, &p.a);
-    expect_outcome(&p, &p.b, 3, SLUICE_EUNKNOWN);
-    assert_int_equal(pair_reply(&p.b, asked, 10, 5), 0);
-    expect_outcome(&p, &p.a, 7, SLUICE_OK);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_close(&p);
+    assert_int_equal(pair_request(&p->a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    uint64_t asked = pair_expect(p, &p->b, SLUICE_REQUEST).token;
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    assert_int_equal(pair_request(&p->b, 9000, 2, SLUICE_SEND(.tag = 2)), 0);
+    uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    pair_settle(p);                          /* the second one waits to be taken */
+    sluice_hangup(p->a.session, SLUICE_OFF); /* and waits for its own answer */
+    assert_int_equal(pair_reply(&p->a, token, 1, 1), SLUICE_ECLOSED);
+    expect_outcome(p, &p->b, 1, SLUICE_EUNKNOWN);
+    pair_expect_nothing(p, &p->a);
+    expect_outcome(p, &p->b, 2, SLUICE_EUNKNOWN);
+    assert_int_equal(pair_request(&p->b, 10, 3, SLUICE_SEND(.tag = 3)), 0);
+    pair_settle(p);
+    pair_expect_nothing(p, &p->a);
+    expect_outcome(p, &p->b, 3, SLUICE_EUNKNOWN);
+    assert_int_equal(pair_reply(&p->b, asked, 10, 5), 0);
+    expect_outcome(p, &p->a, 7, SLUICE_OK);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
 static void two_that_hang_up_do_not_wait_for_each_others_answer(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     pair_frozen = pair_now(NULL);
-    assert_int_equal(pair_request(&p.a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
-    pair_expect(&p, &p.b, SLUICE_REQUEST);
-    assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
-    pair_expect(&p, &p.a, SLUICE_REQUEST);
-    sluice_hangup(p.a.session, SLUICE_OFF);
-    sluice_hangup(p.b.session, SLUICE_OFF);
-    expect_outcome(&p, &p.a, 7, SLUICE_EUNKNOWN);
-    expect_outcome(&p, &p.b, 1, SLUICE_EUNKNOWN);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_close(&p);
+    assert_int_equal(pair_request(&p->a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
+    pair_expect(p, &p->b, SLUICE_REQUEST);
+    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
+    pair_expect(p, &p->a, SLUICE_REQUEST);
+    sluice_hangup(p->a.session, SLUICE_OFF);
+    sluice_hangup(p->b.session, SLUICE_OFF);
+    expect_outcome(p, &p->a, 7, SLUICE_EUNKNOWN);
+    expect_outcome(p, &p->b, 1, SLUICE_EUNKNOWN);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_time_that_is_left_travels_with_the_request),
+        PAIR_WITH(pair_connected, the_time_that_is_left_travels_with_the_request),
         cmocka_unit_test(dead_work_is_not_delivered),
         cmocka_unit_test(a_reply_after_the_deadline_is_dropped),
         cmocka_unit_test(a_request_that_was_not_posted_by_its_deadline_never_leaves),
-        cmocka_unit_test(a_request_cancelled_before_it_was_posted_never_leaves),
+        PAIR_WITH(pair_connected, a_request_cancelled_before_it_was_posted_never_leaves),
         cmocka_unit_test(a_request_cancelled_before_it_was_looked_at_is_left_out),
-        cmocka_unit_test(a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_it),
-        cmocka_unit_test(whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_same),
-        cmocka_unit_test(a_cancellation_that_crosses_the_reply_is_the_outcome),
-        cmocka_unit_test(a_cancellation_waits_for_a_credit),
+        PAIR_WITH(pair_connected,
+                  a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_it),
+        PAIR_WITH(pair_connected,
+                  whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_same),
+        PAIR_WITH(pair_opened, a_cancellation_that_crosses_the_reply_is_the_outcome),
+        PAIR_WITH(pair_connected, a_cancellation_waits_for_a_credit),
         cmocka_unit_test(at_the_end_each_request_has_one_outcome_that_says_whether_it_left),
-        cmocka_unit_test(a_grace_waits_for_replies),
+        PAIR_WITH(pair_connected, a_grace_waits_for_replies),
         cmocka_unit_test(a_deadline_ends_the_wait_of_a_grace),
         cmocka_unit_test(a_frame_that_answers_nothing_ends_its_session_only),
-        cmocka_unit_test(a_reply_without_a_request_overruns_the_credits),
-        cmocka_unit_test(a_request_for_a_place_that_is_taken_breaks_the_protocol),
-        cmocka_unit_test(a_cancellation_of_what_is_not_there_is_ignored),
-        cmocka_unit_test(who_hangs_up_answers_what_it_was_asked),
-        cmocka_unit_test(two_that_hang_up_do_not_wait_for_each_others_answer),
+        PAIR_WITH(pair_opened, a_reply_without_a_request_overruns_the_credits),
+        PAIR_WITH(pair_connected, a_request_for_a_place_that_is_taken_breaks_the_protocol),
+        PAIR_WITH(pair_connected, a_cancellation_of_what_is_not_there_is_ignored),
+        PAIR_WITH(pair_connected, who_hangs_up_answers_what_it_was_asked),
+        PAIR_WITH(pair_connected, two_that_hang_up_do_not_wait_for_each_others_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

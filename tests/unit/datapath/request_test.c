@@ -6,31 +6,27 @@
 /* ---- answers --------------------------------------------------------------------------------- */
 
 static void a_request_is_answered_with_the_reply_and_the_tag(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
     for (unsigned round = 0; round < 3; round++) {
         static const size_t sizes[] = {0, 1, 64, 200, 1000, 8000};
         for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            struct side *asks = round & 1 ? &p.a : &p.b, *answers = round & 1 ? &p.b : &p.a;
+            struct side *asks = round & 1 ? &p->a : &p->b, *answers = round & 1 ? &p->b : &p->a;
             assert_int_equal(pair_request(asks, sizes[i], i, SLUICE_SEND(.tag = 77 + i)), 0);
-            sluice_event event = pair_expect(&p, answers, SLUICE_REQUEST);
+            sluice_event event = pair_expect(p, answers, SLUICE_REQUEST);
             assert_true(pair_check(event.msg, sizes[i], i));
             assert_int_equal(event.value, 0);
             assert_int_not_equal(event.token, 0);
             assert_int_equal(sluice_request_wanted(answers->session, event.token), 1);
             assert_int_equal(pair_reply(answers, event.token, sizes[5 - i], i + 9), 0);
-            event = pair_expect(&p, asks, SLUICE_REPLY);
+            event = pair_expect(p, asks, SLUICE_REPLY);
             assert_int_equal(event.status, 0);
             assert_int_equal(event.tag, 77 + i);
             assert_true(pair_check(event.msg, sizes[5 - i], i + 9));
         }
     }
-    pair_expect_nothing(&p, &p.a);
-    pair_expect_nothing(&p, &p.b);
-    assert_int_equal(pair_in_flight(&p.a) + pair_in_flight(&p.b), 0);
-    pair_close(&p);
+    pair_expect_nothing(p, &p->a);
+    pair_expect_nothing(p, &p->b);
+    assert_int_equal(pair_in_flight(&p->a) + pair_in_flight(&p->b), 0);
 }
 
 static void a_borrowed_request_can_be_sent_back_as_the_reply(void **state) {
@@ -92,54 +88,47 @@ static int reply_with(struct side *side, uint64_t token, unsigned seed,
 }
 
 static void replies_that_follow_each_other_share_a_frame(void **state) {
-    (void)state;
+    struct pair *p = *state;
     enum { COUNT = 40 };
-    struct pair p;
     uint64_t tokens[COUNT];
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.requests = COUNT));
+    pair_connect(p, PAIR_LINK(.requests = COUNT));
     for (unsigned round = 0; round < 2; round++) {
         for (unsigned i = 0; i < COUNT; i++)
-            assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
+            assert_int_equal(pair_request(&p->b, 16, i, SLUICE_SEND(.tag = i)), 0);
         for (unsigned i = 0; i < COUNT; i++)
-            tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        pair_settle(&p);
-        uint64_t frames = loop_totals(p.a.loop)->frames_sent,
-                 sent = loop_totals(p.a.loop)->messages_sent;
+            tokens[i] = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+        pair_settle(p);
+        uint64_t frames = loop_totals(p->a.loop)->frames_sent,
+                 sent = loop_totals(p->a.loop)->messages_sent;
         /* The last of the first round says that nothing follows; in the second the next poll does. */
         for (unsigned i = 0; i < COUNT; i++)
             assert_int_equal(
-                reply_with(&p.a, tokens[i], i,
+                reply_with(&p->a, tokens[i], i,
                            i + 1 < COUNT || round > 0 ? SLUICE_SEND(.flags = SLUICE_MORE) : NULL),
                 0);
-        assert_int_equal(loop_totals(p.a.loop)->frames_sent, frames + (round == 0));
-        assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
-        assert_int_equal(loop_totals(p.a.loop)->messages_sent, sent + COUNT);
-        assert_int_equal(loop_totals(p.a.loop)->frames_sent, frames + 1);
+        assert_int_equal(loop_totals(p->a.loop)->frames_sent, frames + (round == 0));
+        assert_int_equal(sluice_poll(p->a.loop, NULL, 0, 0), 0);
+        assert_int_equal(loop_totals(p->a.loop)->messages_sent, sent + COUNT);
+        assert_int_equal(loop_totals(p->a.loop)->frames_sent, frames + 1);
         for (unsigned i = 0; i < COUNT; i++) {
-            sluice_event event = pair_expect(&p, &p.b, SLUICE_REPLY);
+            sluice_event event = pair_expect(p, &p->b, SLUICE_REPLY);
             assert_int_equal(event.tag, i);
             assert_true(pair_check(event.msg, 64, i));
         }
     }
-    assert_int_equal(pair_in_flight(&p.b), 0);
-    pair_close(&p);
+    assert_int_equal(pair_in_flight(&p->b), 0);
 }
 
 static void a_reply_has_neither_tag_nor_deadline(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_request(&p.b, 16, 1, NULL), 0);
-    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    assert_int_equal(reply_with(&p.a, token, 2, SLUICE_SEND(.tag = 1)), SLUICE_EINVAL);
-    assert_int_equal(reply_with(&p.a, token, 2, SLUICE_SEND(.deadline_ns = UINT64_MAX)),
+    struct pair *p = *state;
+    assert_int_equal(pair_request(&p->b, 16, 1, NULL), 0);
+    uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    assert_int_equal(reply_with(&p->a, token, 2, SLUICE_SEND(.tag = 1)), SLUICE_EINVAL);
+    assert_int_equal(reply_with(&p->a, token, 2, SLUICE_SEND(.deadline_ns = UINT64_MAX)),
                      SLUICE_EINVAL);
-    assert_int_equal(reply_with(&p.a, token, 2, SLUICE_SEND(.flags = 8)), SLUICE_EINVAL);
-    assert_int_equal(reply_with(&p.a, token, 2, NULL), 0); /* it is still to be answered */
-    assert_true(pair_check(pair_expect(&p, &p.b, SLUICE_REPLY).msg, 64, 2));
-    pair_close(&p);
+    assert_int_equal(reply_with(&p->a, token, 2, SLUICE_SEND(.flags = 8)), SLUICE_EINVAL);
+    assert_int_equal(reply_with(&p->a, token, 2, NULL), 0); /* it is still to be answered */
+    assert_true(pair_check(pair_expect(p, &p->b, SLUICE_REPLY).msg, 64, 2));
 }
 
 static void a_refusal_carries_its_code(void **state) {
@@ -165,102 +154,93 @@ static void a_refusal_carries_its_code(void **state) {
 }
 
 static void a_request_is_answered_once_and_with_its_own_token(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     uint64_t old = 0;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.requests = 1)); /* one place: it comes again each time */
-    assert_int_equal(pair_reply(&p.a, 1, 1, 1), SLUICE_EINVAL);
-    assert_int_equal(sluice_reply_error(p.a.session, 1, 1), SLUICE_EINVAL);
-    assert_int_equal(sluice_request_wanted(p.a.session, 1), SLUICE_EINVAL);
+    pair_connect(p, PAIR_LINK(.requests = 1)); /* one place: it comes again each time */
+    assert_int_equal(pair_reply(&p->a, 1, 1, 1), SLUICE_EINVAL);
+    assert_int_equal(sluice_reply_error(p->a.session, 1, 1), SLUICE_EINVAL);
+    assert_int_equal(sluice_request_wanted(p->a.session, 1), SLUICE_EINVAL);
     for (unsigned i = 0; i < 20; i++) {
-        assert_int_equal(pair_request(&p.b, 16, i, NULL), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
+        assert_int_equal(pair_request(&p->b, 16, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
         uint64_t token = event.token;
         static const uint64_t none[] = {0, 1, UINT64_MAX, 1ull << 63, 255};
         for (unsigned k = 0; k < 5; k++)
-            assert_int_equal(pair_reply(&p.a, none[k], 1, 1), SLUICE_EINVAL);
-        assert_int_equal(pair_reply(&p.a, token + 1, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(pair_reply(&p.a, token + RPC_IDS_MAX, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(pair_reply(&p.a, token | 1ull << 62, 1, 1), SLUICE_EINVAL);
-        assert_int_equal(pair_reply(&p.a, old, 1, 1),
+            assert_int_equal(pair_reply(&p->a, none[k], 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p->a, token + 1, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p->a, token + RPC_IDS_MAX, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p->a, token | 1ull << 62, 1, 1), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p->a, old, 1, 1),
                          SLUICE_EINVAL); /* of the place's last request */
-        assert_int_equal(sluice_reply_error(p.a.session, old, 1), SLUICE_EINVAL);
-        assert_int_equal(sluice_request_wanted(p.a.session, old), SLUICE_EINVAL);
-        assert_int_equal(pair_reply(&p.a, token, 16, i), 0);
-        assert_int_equal(pair_reply(&p.a, token, 16, i), SLUICE_EINVAL);
-        assert_int_equal(sluice_reply_error(p.a.session, token, 1), SLUICE_EINVAL);
+        assert_int_equal(sluice_reply_error(p->a.session, old, 1), SLUICE_EINVAL);
+        assert_int_equal(sluice_request_wanted(p->a.session, old), SLUICE_EINVAL);
+        assert_int_equal(pair_reply(&p->a, token, 16, i), 0);
+        assert_int_equal(pair_reply(&p->a, token, 16, i), SLUICE_EINVAL);
+        assert_int_equal(sluice_reply_error(p->a.session, token, 1), SLUICE_EINVAL);
         old = token;
-        event = pair_expect(&p, &p.b, SLUICE_REPLY);
+        event = pair_expect(p, &p->b, SLUICE_REPLY);
         assert_true(pair_check(event.msg, 16, i));
     }
-    pair_expect_nothing(&p, &p.b);
-    sluice_session session = p.a.session;
-    assert_int_equal(pair_request(&p.b, 16, 1, NULL), 0);
-    uint64_t token = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    sluice_hangup(p.b.session, 0);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    assert_int_equal(pair_reply(&p.a, token, 1, 1), SLUICE_ECLOSED);
+    pair_expect_nothing(p, &p->b);
+    sluice_session session = p->a.session;
+    assert_int_equal(pair_request(&p->b, 16, 1, NULL), 0);
+    uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    sluice_hangup(p->b.session, 0);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    assert_int_equal(pair_reply(&p->a, token, 1, 1), SLUICE_ECLOSED);
     assert_int_equal(sluice_reply_error(session, token, 1), SLUICE_ECLOSED);
     assert_int_equal(sluice_request_wanted(session, token), SLUICE_ECLOSED);
-    pair_close(&p);
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
 static void the_last_request_is_refused_and_writable_follows_once(void **state) {
-    (void)state;
+    struct pair *p = *state;
     enum { LIMIT = 8 };
-    struct pair p;
     uint64_t tokens[LIMIT];
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.requests = LIMIT));
+    pair_connect(p, PAIR_LINK(.requests = LIMIT));
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < LIMIT; i++)
-            assert_int_equal(pair_request(&p.b, 16, i, NULL), 0);
+            assert_int_equal(pair_request(&p->b, 16, i, NULL), 0);
         for (unsigned i = 0; i < 3; i++)
-            assert_int_equal(pair_request(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
+            assert_int_equal(pair_request(&p->b, 16, 1, NULL), SLUICE_EAGAIN);
         /* A message is no request: the window is open. */
-        assert_int_equal(pair_send(&p.b, 16, 3, NULL), 0);
+        assert_int_equal(pair_send(&p->b, 16, 3, NULL), 0);
         for (unsigned i = 0; i < LIMIT; i++)
-            tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-        pair_expect(&p, &p.a, SLUICE_MESSAGE);
-        pair_expect_nothing(&p, &p.b);
-        assert_int_equal(pair_reply(&p.a, tokens[0], 1, 1), 0);
-        pair_expect(&p, &p.b, SLUICE_REPLY);
-        pair_expect_nothing(&p, &p.b); /* a quarter must be free */
-        assert_int_equal(pair_reply(&p.a, tokens[1], 1, 1), 0);
-        pair_expect(&p, &p.b, SLUICE_REPLY);
-        pair_expect(&p, &p.b, SLUICE_WRITABLE);
-        pair_expect_nothing(&p, &p.b);
+            tokens[i] = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+        pair_expect(p, &p->a, SLUICE_MESSAGE);
+        pair_expect_nothing(p, &p->b);
+        assert_int_equal(pair_reply(&p->a, tokens[0], 1, 1), 0);
+        pair_expect(p, &p->b, SLUICE_REPLY);
+        pair_expect_nothing(p, &p->b); /* a quarter must be free */
+        assert_int_equal(pair_reply(&p->a, tokens[1], 1, 1), 0);
+        pair_expect(p, &p->b, SLUICE_REPLY);
+        pair_expect(p, &p->b, SLUICE_WRITABLE);
+        pair_expect_nothing(p, &p->b);
         for (unsigned i = 2; i < LIMIT; i++) {
-            assert_int_equal(pair_reply(&p.a, tokens[i], 1, 1), 0);
-            pair_expect(&p, &p.b, SLUICE_REPLY);
+            assert_int_equal(pair_reply(&p->a, tokens[i], 1, 1), 0);
+            pair_expect(p, &p->b, SLUICE_REPLY);
         }
-        pair_expect_nothing(&p, &p.b);
+        pair_expect_nothing(p, &p->b);
     }
-    pair_close(&p);
 }
 
 static void a_request_counts_against_the_window_until_its_outcome(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     uint64_t tokens[4];
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.window_messages = 4));
+    pair_connect(p, PAIR_LINK(.window_messages = 4));
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(pair_request(&p.b, 300, i, NULL), 0);
-    assert_int_equal(pair_request(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
+        assert_int_equal(pair_request(&p->b, 300, i, NULL), 0);
+    assert_int_equal(pair_request(&p->b, 16, 1, NULL), SLUICE_EAGAIN);
     for (unsigned i = 0; i < 4; i++)
-        tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
-    pair_settle(&p); /* its device has acknowledged all of them */
-    assert_int_equal(pair_send(&p.b, 16, 1, NULL), SLUICE_EAGAIN);
-    pair_expect_nothing(&p, &p.b);
-    assert_int_equal(pair_reply(&p.a, tokens[2], 1, 1), 0);
-    pair_expect(&p, &p.b, SLUICE_REPLY);
-    pair_expect(&p, &p.b, SLUICE_WRITABLE);
-    assert_int_equal(pair_send(&p.b, 16, 1, NULL), 0);
-    pair_close(&p);
+        tokens[i] = pair_expect(p, &p->a, SLUICE_REQUEST).token;
+    pair_settle(p); /* its device has acknowledged all of them */
+    assert_int_equal(pair_send(&p->b, 16, 1, NULL), SLUICE_EAGAIN);
+    pair_expect_nothing(p, &p->b);
+    assert_int_equal(pair_reply(&p->a, tokens[2], 1, 1), 0);
+    pair_expect(p, &p->b, SLUICE_REPLY);
+    pair_expect(p, &p->b, SLUICE_WRITABLE);
+    assert_int_equal(pair_send(&p->b, 16, 1, NULL), 0);
 }
 
 static void a_reply_is_taken_though_the_window_is_full(void **state) {
@@ -443,15 +423,15 @@ static void saturated_sides_with_receives_of_their_own_finish(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_is_answered_with_the_reply_and_the_tag),
+        PAIR_WITH(pair_connected, a_request_is_answered_with_the_reply_and_the_tag),
         cmocka_unit_test(a_borrowed_request_can_be_sent_back_as_the_reply),
         cmocka_unit_test(replies_come_in_any_order),
-        cmocka_unit_test(replies_that_follow_each_other_share_a_frame),
-        cmocka_unit_test(a_reply_has_neither_tag_nor_deadline),
+        PAIR_WITH(pair_opened, replies_that_follow_each_other_share_a_frame),
+        PAIR_WITH(pair_connected, a_reply_has_neither_tag_nor_deadline),
         cmocka_unit_test(a_refusal_carries_its_code),
-        cmocka_unit_test(a_request_is_answered_once_and_with_its_own_token),
-        cmocka_unit_test(the_last_request_is_refused_and_writable_follows_once),
-        cmocka_unit_test(a_request_counts_against_the_window_until_its_outcome),
+        PAIR_WITH(pair_opened, a_request_is_answered_once_and_with_its_own_token),
+        PAIR_WITH(pair_opened, the_last_request_is_refused_and_writable_follows_once),
+        PAIR_WITH(pair_opened, a_request_counts_against_the_window_until_its_outcome),
         cmocka_unit_test(a_reply_is_taken_though_the_window_is_full),
         cmocka_unit_test(a_reply_needs_no_credit),
         cmocka_unit_test(two_saturated_sides_finish),

@@ -131,22 +131,20 @@ static void both_directions_at_full_window_do_not_deadlock(void **state) {
 /* ---- flow control ---------------------------------------------------------------------------- */
 
 static void a_full_window_answers_eagain_and_one_writable(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     unsigned accepted = 0, writable = 0, received = 0;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.window_messages = 16));
+    pair_connect(p, PAIR_LINK(.window_messages = 16));
     int status;
-    while ((status = pair_send(&p.b, 64, accepted, NULL)) == 0)
+    while ((status = pair_send(&p->b, 64, accepted, NULL)) == 0)
         accepted++;
     assert_int_equal(status, SLUICE_EAGAIN);
     assert_int_equal(accepted, 16);
-    assert_int_equal(pair_send(&p.b, 64, 0, NULL), SLUICE_EAGAIN); /* same episode */
+    assert_int_equal(pair_send(&p->b, 64, 0, NULL), SLUICE_EAGAIN); /* same episode */
     for (int i = 0; i < 2000 && received < 16; i++) {
         sluice_event event;
-        if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
+        if (sluice_poll(p->a.loop, &event, 1, 0) == 1)
             received++;
-        if (sluice_poll(p.b.loop, &event, 1, 0) == 1) {
+        if (sluice_poll(p->b.loop, &event, 1, 0) == 1) {
             assert_int_equal(event.type, SLUICE_WRITABLE);
             writable++;
         }
@@ -154,24 +152,20 @@ static void a_full_window_answers_eagain_and_one_writable(void **state) {
     assert_int_equal(received, 16);
     for (int i = 0; i < 100; i++) {
         sluice_event event;
-        writable += sluice_poll(p.b.loop, &event, 1, 0) == 1;
+        writable += sluice_poll(p->b.loop, &event, 1, 0) == 1;
     }
     assert_int_equal(writable, 1);
-    assert_int_equal(pair_send(&p.b, 64, 0, NULL), 0);
-    pair_close(&p);
+    assert_int_equal(pair_send(&p->b, 64, 0, NULL), 0);
 }
 
 static void one_message_always_fits_the_window(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.window_bytes = 1000, .window_messages = 100));
-    assert_int_equal(pair_send(&p.b, 500000, 1, NULL), 0);
-    assert_int_equal(pair_send(&p.b, 1, 1, NULL), SLUICE_EAGAIN);
-    pair_expect(&p, &p.a, SLUICE_MESSAGE);
-    pair_expect(&p, &p.b, SLUICE_WRITABLE);
-    assert_int_equal(pair_send(&p.b, 400, 1, NULL), 0);
-    pair_close(&p);
+    struct pair *p = *state;
+    pair_connect(p, PAIR_LINK(.window_bytes = 1000, .window_messages = 100));
+    assert_int_equal(pair_send(&p->b, 500000, 1, NULL), 0);
+    assert_int_equal(pair_send(&p->b, 1, 1, NULL), SLUICE_EAGAIN);
+    pair_expect(p, &p->a, SLUICE_MESSAGE);
+    pair_expect(p, &p->b, SLUICE_WRITABLE);
+    assert_int_equal(pair_send(&p->b, 400, 1, NULL), 0);
 }
 
 static void a_receiver_that_does_not_poll_stalls_only_the_sender(void **state) {
@@ -501,8 +495,8 @@ int main(void) {
         cmocka_unit_test(larger_than_the_cap_is_refused),
         cmocka_unit_test(order_is_kept_and_outcomes_come_once),
         cmocka_unit_test(both_directions_at_full_window_do_not_deadlock),
-        cmocka_unit_test(a_full_window_answers_eagain_and_one_writable),
-        cmocka_unit_test(one_message_always_fits_the_window),
+        PAIR_WITH(pair_opened, a_full_window_answers_eagain_and_one_writable),
+        PAIR_WITH(pair_opened, one_message_always_fits_the_window),
         cmocka_unit_test(a_receiver_that_does_not_poll_stalls_only_the_sender),
         cmocka_unit_test(a_deadline_drops_what_was_not_handed_over),
         cmocka_unit_test(kept_messages_are_mine_and_credits_come_back),

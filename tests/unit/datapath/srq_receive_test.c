@@ -52,14 +52,11 @@ static void sessions_share_unless_they_must_not(void **state) {
 }
 
 static void a_share_of_the_cq_is_only_for_sends(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    uint32_t before = p.a.loop->cq_used;
-    assert_int_equal(before, p.a.loop->srq.queue.depth);
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(p.a.loop->cq_used - before, 128);
-    pair_close(&p);
+    struct pair *p = *state;
+    uint32_t before = p->a.loop->cq_used;
+    assert_int_equal(before, p->a.loop->srq.queue.depth);
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(p->a.loop->cq_used - before, 128);
 }
 
 /* Three sessions; one overruns its credits by hand. The others go on, and nothing is lost of them. */
@@ -142,36 +139,33 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
 
 /* Fewer than are posted at once, of sessions that have credits left: until one comes alone. */
 static void buffers_of_many_sessions_are_posted_together(void **state) {
-    (void)state;
+    struct pair *p = *state;
     enum { SESSIONS = 10 };
-    struct pair p;
     sluice_session at_b[SESSIONS];
     sluice_event events[SESSIONS];
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    struct sluice_loop *l = p.a.loop;
+    struct sluice_loop *l = p->a.loop;
     for (int i = 0; i < SESSIONS; i++) {
-        pair_connect(&p, PAIR_LINK());
-        at_b[i] = p.b.session;
+        pair_connect(p, PAIR_LINK());
+        at_b[i] = p->b.session;
     }
-    pair_turns(&p, 200);
+    pair_turns(p, 200);
     for (unsigned round = 0; round < 20; round++) {
         for (int i = 0; i < SESSIONS; i++) {
-            p.b.session = at_b[i];
-            assert_int_equal(pair_send(&p.b, 100, round, NULL), 0);
+            p->b.session = at_b[i];
+            assert_int_equal(pair_send(&p->b, 100, round, NULL), 0);
         }
         assert_int_equal(sluice_poll(l, events, SESSIONS, 0), SESSIONS);
         assert_int_equal(sluice_poll(l, events, SESSIONS, 0), 0); /* they are back */
         if (round == 0)
             assert_int_equal(l->srq.queue.waiting, SESSIONS);
-        assert_int_equal(pair_send(&p.b, 100, round, NULL), 0);
+        assert_int_equal(pair_send(&p->b, 100, round, NULL), 0);
         assert_int_equal(sluice_poll(l, events, SESSIONS, 0), 1);
         assert_int_equal(sluice_poll(l, events, SESSIONS, 0), 0);
         if (round == 0) /* those of the others; with more credits its own wait for each other */
             assert_true(l->srq.queue.waiting <= 1);
-        pair_turns(&p, 10);
+        pair_turns(p, 10);
         assert_covered(l);
     }
-    pair_close(&p);
 }
 
 /* A frame in the room of a reply, on b's queue pair. */
@@ -218,60 +212,52 @@ static void the_receive_of_a_reply_that_is_wrong_is_spare_once(void **state) {
 }
 
 static void a_completion_of_nobody_goes_back(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    struct sluice_loop *l = p.a.loop;
+    struct pair *p = *state;
+    struct sluice_loop *l = p->a.loop;
     struct sluice_msg *msg = l->srq.all[0];
     uint32_t posted = l->srq.queue.posted;
     assert_null(msg->owner);
     assert_null(srq_session(l, 0xffffff));
     assert_null(srq_session(l, UINT32_MAX));
-    assert_ptr_equal(srq_session(l, pair_session(&p.a)->connection.qp->qp_num), pair_session(&p.a));
+    assert_ptr_equal(srq_session(l, pair_session(&p->a)->connection.qp->qp_num),
+                     pair_session(&p->a));
     l->wc[0] = (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = 0xabcdef, .byte_len = 100};
     l->wc_next = 0;
     l->wc_count = 1;
-    pair_turns(&p, 10);
+    pair_turns(p, 10);
     assert_int_equal(l->srq.queue.posted, posted);
     assert_ptr_equal(l->srq.all[0], msg);
-    pair_close(&p);
 }
 
 static void ends_do_not_wait_for_the_limit(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     for (unsigned i = 0; i < 50; i++) {
-        pair_connect(&p, PAIR_LINK());
-        struct session *s = pair_session(&p.a);
-        assert_int_equal(pair_send(&p.b, 100, i, NULL), 0);
-        pair_expect(&p, &p.a, SLUICE_MESSAGE);
-        sluice_hangup(i & 1 ? p.a.session : p.b.session, 0);
-        pair_expect(&p, &p.a, SLUICE_CLOSED);
-        pair_expect(&p, &p.b, SLUICE_CLOSED);
+        pair_connect(p, PAIR_LINK());
+        struct session *s = pair_session(&p->a);
+        assert_int_equal(pair_send(&p->b, 100, i, NULL), 0);
+        pair_expect(p, &p->a, SLUICE_MESSAGE);
+        sluice_hangup(i & 1 ? p->a.session : p->b.session, 0);
+        pair_expect(p, &p->a, SLUICE_CLOSED);
+        pair_expect(p, &p->b, SLUICE_CLOSED);
         assert_true(s->connection.drain.settled); /* the device said it was done, and it was */
-        assert_int_equal(p.a.loop->settling + p.b.loop->settling, 0);
-        assert_int_equal(p.a.loop->srq.queue.spare, p.a.loop->srq.queue.posted);
-        assert_int_equal(p.a.loop->srq.queue.posted, 4);
+        assert_int_equal(p->a.loop->settling + p->b.loop->settling, 0);
+        assert_int_equal(p->a.loop->srq.queue.spare, p->a.loop->srq.queue.posted);
+        assert_int_equal(p->a.loop->srq.queue.posted, 4);
     }
-    pair_close(&p);
 }
 
 /* One after the other, a loop's own numbers: registered bytes and the process's memory. */
 static void a_thousand_idle_sessions_are_small(void **state) {
-    (void)state;
+    struct pair *p = *state;
     enum { N = 1000 };
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK()); /* what the first brings with it */
+    pair_connect(p, PAIR_LINK()); /* what the first brings with it */
     struct rusage before, after;
-    uint64_t bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.a.node->rx_pool);
+    uint64_t bytes = pool_bytes(p->a.node->pool) + pool_bytes(p->a.node->rx_pool);
     getrusage(RUSAGE_SELF, &before);
     for (unsigned i = 0; i < N; i++)
-        pair_connect(&p, PAIR_LINK());
+        pair_connect(p, PAIR_LINK());
     getrusage(RUSAGE_SELF, &after);
-    bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.a.node->rx_pool) - bytes;
+    bytes = pool_bytes(p->a.node->pool) + pool_bytes(p->a.node->rx_pool) - bytes;
     uint64_t resident = (uint64_t)(after.ru_maxrss - before.ru_maxrss) * 1024;
     print_message("registered %lu, resident %lu bytes a session, both ends of it\n",
                   (unsigned long)(bytes / N), (unsigned long)(resident / N));
@@ -279,19 +265,18 @@ static void a_thousand_idle_sessions_are_small(void **state) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(resident / N <= 2 * (64 << 10));
 #endif
-    pair_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_share_unless_they_must_not),
-        cmocka_unit_test(a_share_of_the_cq_is_only_for_sends),
+        PAIR_WITH(pair_opened, a_share_of_the_cq_is_only_for_sends),
         cmocka_unit_test(a_peer_that_overruns_its_credits_loses_its_own_session_only),
-        cmocka_unit_test(buffers_of_many_sessions_are_posted_together),
+        PAIR_WITH(pair_opened, buffers_of_many_sessions_are_posted_together),
         cmocka_unit_test(the_receive_of_a_reply_that_is_wrong_is_spare_once),
-        cmocka_unit_test(a_completion_of_nobody_goes_back),
-        cmocka_unit_test(ends_do_not_wait_for_the_limit),
-        cmocka_unit_test(a_thousand_idle_sessions_are_small),
+        PAIR_WITH(pair_connected, a_completion_of_nobody_goes_back),
+        PAIR_WITH(pair_opened, ends_do_not_wait_for_the_limit),
+        PAIR_WITH(pair_opened, a_thousand_idle_sessions_are_small),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

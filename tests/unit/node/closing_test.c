@@ -39,26 +39,23 @@ static void settle(struct pair *p) {
 /* ---- orderly --------------------------------------------------------------------------------- */
 
 static void both_sides_learn_who_closed(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     for (int i = 0; i < 4; i++) {
-        struct side *closer = i & 1 ? &p.a : &p.b, *other = i & 1 ? &p.b : &p.a;
-        pair_connect(&p, PAIR_LINK());
+        struct side *closer = i & 1 ? &p->a : &p->b, *other = i & 1 ? &p->b : &p->a;
+        pair_connect(p, PAIR_LINK());
         sluice_hangup(closer->session, i < 2 ? 0 : 1000000000);
-        sluice_event event = pair_expect(&p, other, SLUICE_CLOSED);
+        sluice_event event = pair_expect(p, other, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PEER_CLOSE);
         assert_int_equal(event.status, 0);
-        event = pair_expect(&p, closer, SLUICE_CLOSED);
+        event = pair_expect(p, closer, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_LOCAL_CLOSE);
         assert_int_equal(event.status, 0);
-        pair_expect_nothing(&p, &p.a);
-        pair_expect_nothing(&p, &p.b);
-        assert_int_equal(session_table_used_count(p.a.node->index) +
-                             session_table_used_count(p.b.node->index),
+        pair_expect_nothing(p, &p->a);
+        pair_expect_nothing(p, &p->b);
+        assert_int_equal(session_table_used_count(p->a.node->index) +
+                             session_table_used_count(p->b.node->index),
                          0);
     }
-    pair_close(&p);
 }
 
 static void a_grace_delivers_everything_accepted(void **state) {
@@ -176,32 +173,28 @@ static void step(struct pair *p, unsigned *seed) {
 
 /* The CM thread is behind with the news that the device is done; nothing of it is the device's fault. */
 static void closing_in_a_hurry_gives_no_queue_pair_up(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    struct session *s = pair_session(&p.b);
+    struct pair *p = *state;
+    struct session *s = pair_session(&p->b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    atomic_store(&p.b.node->close_deadline_ns, 1); /* long ago */
-    sluice_hangup(p.b.session, 0);
+    atomic_store(&p->b.node->close_deadline_ns, 1); /* long ago */
+    sluice_hangup(p->b.session, 0);
     while (s->state != SESSION_DRAINING) {
         assert_true(env_now(&env_default) < limit);
         sluice_event event;
-        cm_progress(p.a.node->cm, 0);
+        cm_progress(p->a.node->cm, 0);
         if (s->state < SESSION_RELEASED)
-            sluice_poll(p.b.loop, &event, 1, 0);
-        cm_progress(p.b.node->cm, 0);
+            sluice_poll(p->b.loop, &event, 1, 0);
+        cm_progress(p->b.node->cm, 0);
         if (s->state < SESSION_DRAINING)
-            sluice_poll(p.b.loop, &event, 1, 0);
+            sluice_poll(p->b.loop, &event, 1, 0);
     }
     for (unsigned turn = 0; turn < 1000; turn++) {
         sluice_event event;
-        assert_int_equal(sluice_poll(p.b.loop, &event, 1, 0), 0);
+        assert_int_equal(sluice_poll(p->b.loop, &event, 1, 0), 0);
         assert_int_equal(s->state, SESSION_DRAINING);
     }
-    atomic_store(&p.b.node->close_deadline_ns, UINT64_MAX);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_close(&p);
+    atomic_store(&p->b.node->close_deadline_ns, UINT64_MAX);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
 static void hangup_in_every_state(void **state) {
@@ -268,39 +261,36 @@ static void closing_the_node_in_every_state(void **state) {
 }
 
 static void cycles_leave_nothing_behind(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     unsigned fds = 0;
     uint64_t buffers = 0, bytes = 0;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    uint32_t entries = p.a.loop->cq_used + p.b.loop->cq_used; /* of the shared receives */
+    uint32_t entries = p->a.loop->cq_used + p->b.loop->cq_used; /* of the shared receives */
     for (unsigned i = 0; i < 300; i++) {
-        pair_connect(&p, PAIR_LINK());
-        assert_int_equal(pair_send(&p.b, 100000, i, NULL), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        pair_connect(p, PAIR_LINK());
+        assert_int_equal(pair_send(&p->b, 100000, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 100000, i));
-        sluice_hangup(i & 1 ? p.a.session : p.b.session, 1000000000);
-        settle(&p);
+        sluice_hangup(i & 1 ? p->a.session : p->b.session, 1000000000);
+        settle(p);
         if (i == 20) {
             fds = usage_entries("/proc/self/fd");
-            buffers = pool_in_use(p.a.node->pool) + pool_in_use(p.b.node->pool);
-            bytes = pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool) +
-                    pool_bytes(p.a.node->rx_pool) + pool_bytes(p.b.node->rx_pool);
+            buffers = pool_in_use(p->a.node->pool) + pool_in_use(p->b.node->pool);
+            bytes = pool_bytes(p->a.node->pool) + pool_bytes(p->b.node->pool) +
+                    pool_bytes(p->a.node->rx_pool) + pool_bytes(p->b.node->rx_pool);
         }
     }
     assert_int_equal(usage_entries("/proc/self/fd"), fds);
     assert_int_equal(buffers, 0);
-    assert_int_equal(pool_in_use(p.a.node->pool) + pool_in_use(p.b.node->pool), 0);
-    assert_int_equal(pool_bytes(p.a.node->pool) + pool_bytes(p.b.node->pool) +
-                         pool_bytes(p.a.node->rx_pool) + pool_bytes(p.b.node->rx_pool),
+    assert_int_equal(pool_in_use(p->a.node->pool) + pool_in_use(p->b.node->pool), 0);
+    assert_int_equal(pool_bytes(p->a.node->pool) + pool_bytes(p->b.node->pool) +
+                         pool_bytes(p->a.node->rx_pool) + pool_bytes(p->b.node->rx_pool),
                      bytes);
     /* What is left is spare, for the next session. */
-    assert_int_equal(pool_in_use(p.a.node->rx_pool), p.a.loop->srq.queue.spare);
-    assert_int_equal(pool_in_use(p.b.node->rx_pool), p.b.loop->srq.queue.spare);
-    assert_uint_in_range(p.a.loop->srq.queue.spare, CREDITS_INITIAL, 32);
-    assert_int_equal(p.a.loop->cq_used + p.b.loop->cq_used, entries);
-    assert_int_equal(sluice_loop_close(p.b.loop), 0);
-    pair_close(&p);
+    assert_int_equal(pool_in_use(p->a.node->rx_pool), p->a.loop->srq.queue.spare);
+    assert_int_equal(pool_in_use(p->b.node->rx_pool), p->b.loop->srq.queue.spare);
+    assert_uint_in_range(p->a.loop->srq.queue.spare, CREDITS_INITIAL, 32);
+    assert_int_equal(p->a.loop->cq_used + p->b.loop->cq_used, entries);
+    assert_int_equal(sluice_loop_close(p->b.loop), 0);
 }
 
 /* ---- broken peers ---------------------------------------------------------------------------- */
@@ -437,39 +427,36 @@ static void random_headers_never_harm(void **state) {
 
 /* No array, no room: but there is nothing to tell either. */
 static void a_session_nobody_heard_of_ends_without_room_for_events(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_dial(&p, PAIR_LINK());
+    struct pair *p = *state;
+    pair_dial(p, PAIR_LINK());
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     /* The listener's side is asked, and the dialer gone before it answers. */
-    while (session_table_used_count(p.a.node->index) == 0) {
-        pair_turn(&p);
+    while (session_table_used_count(p->a.node->index) == 0) {
+        pair_turn(p);
         assert_true(env_now(&env_default) < limit);
     }
-    sluice_hangup(p.b.session, 0);
-    while (session_table_used_count(p.a.node->index) > 0) {
-        pair_turn(&p);
+    sluice_hangup(p->b.session, 0);
+    while (session_table_used_count(p->a.node->index) > 0) {
+        pair_turn(p);
         assert_true(env_now(&env_default) < limit);
     }
-    pair_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_sides_learn_who_closed),
+        PAIR_WITH(pair_opened, both_sides_learn_who_closed),
         cmocka_unit_test(a_grace_delivers_everything_accepted),
         cmocka_unit_test(without_grace_what_is_left_ends_with_an_outcome),
         cmocka_unit_test(a_grace_ends_when_the_peer_does_not_listen),
-        cmocka_unit_test(closing_in_a_hurry_gives_no_queue_pair_up),
+        PAIR_WITH(pair_connected, closing_in_a_hurry_gives_no_queue_pair_up),
         cmocka_unit_test(hangup_in_every_state),
         cmocka_unit_test(hangup_while_the_application_decides),
         cmocka_unit_test(closing_the_node_in_every_state),
-        cmocka_unit_test(cycles_leave_nothing_behind),
+        PAIR_WITH(pair_opened, cycles_leave_nothing_behind),
         cmocka_unit_test(broken_frames_close_with_a_reason),
         cmocka_unit_test(a_peer_that_overruns_its_credits_is_closed),
         cmocka_unit_test(random_headers_never_harm),
-        cmocka_unit_test(a_session_nobody_heard_of_ends_without_room_for_events),
+        PAIR_WITH(pair_opened, a_session_nobody_heard_of_ends_without_room_for_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

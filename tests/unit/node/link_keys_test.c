@@ -138,17 +138,14 @@ static void closing_the_nodes_wipes_all_keys(void **state) {
 }
 
 static void a_dial_nobody_answers_leaves_no_keys(void **state) {
-    (void)state;
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    sluice_unlisten(p.listener);
-    pair_expect_nothing(&p, &p.a);
+    struct pair *p = *state;
+    sluice_unlisten(p->listener);
+    pair_expect_nothing(p, &p->a);
     wiped();
-    pair_dial(&p, PAIR_LINK(WITH_KEY, .flags = SLUICE_ONCE));
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_dial(p, PAIR_LINK(WITH_KEY, .flags = SLUICE_ONCE));
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
-    expect_wiped(&p, 1);
-    pair_close(&p);
+    expect_wiped(p, 1);
 }
 
 /* ---- refused --------------------------------------------------------------------------------- */
@@ -210,7 +207,7 @@ int main(void) {
         cmocka_unit_test(sessions_hold_the_keys_when_their_listener_is_gone),
         cmocka_unit_test(a_listener_holds_its_keys_between_sessions),
         cmocka_unit_test(closing_the_nodes_wipes_all_keys),
-        cmocka_unit_test(a_dial_nobody_answers_leaves_no_keys),
+        PAIR_WITH(pair_opened, a_dial_nobody_answers_leaves_no_keys),
         cmocka_unit_test(refused_links_leave_no_keys),
         cmocka_unit_test(a_listener_too_many_leaves_no_keys),
     };
