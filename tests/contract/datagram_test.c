@@ -24,80 +24,68 @@ static struct rdma_conn_param ud_param(const char *data, uint8_t len) {
 }
 
 static void service_resolution(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_ends(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ud_param("who", 3);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_int_equal(event->param.ud.private_data_len, REQ_DATA);
     assert_memory_equal(event->param.ud.private_data, "who", 4);
     assert_int_equal(event->param.ud.qp_num, 0);
-    assert_ptr_equal(event->listen_id, pair.listener);
+    assert_ptr_equal(event->listen_id, pair->listener);
     assert_int_equal(event->id->qp_type, IBV_QPT_UD);
-    pair.passive = event->id;
+    pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
     param = ud_param("me", 2);
     param.qp_num = 0x77;
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    event = ct_expect(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED);
     assert_int_equal(event->status, 0);
     assert_int_equal(event->param.ud.qp_num, 0x77);
     assert_int_equal(event->param.ud.qkey, RDMA_UDP_QKEY);
     assert_int_equal(event->param.ud.ah_attr.is_global, 1);
     assert_int_equal(event->param.ud.ah_attr.port_num, 1);
     assert_memory_equal(event->param.ud.ah_attr.grh.dgid.raw,
-                        pair.active->route.addr.addr.ibaddr.dgid.raw, 16);
+                        pair->active->route.addr.addr.ibaddr.dgid.raw, 16);
     assert_int_equal(event->param.ud.private_data_len, REP_DATA);
     assert_memory_equal(event->param.ud.private_data, "me", 3);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_silent(pair.passive_channel); /* nothing after accept */
-    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
-    ct_pair_free(&pair);
+    ct_silent(pair->passive_channel); /* nothing after accept */
+    assert_fails(rdma_accept(pair->passive, &param), EINVAL);
 }
 
 static void a_service_nobody_offers_is_unreachable_1(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_ends(&pair);
-    ct_destroy(pair.listener);
-    pair.listener = NULL;
+    struct ct_pair *pair = *state;
+    ct_destroy(pair->listener);
+    pair->listener = NULL;
     struct rdma_conn_param param = ud_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE);
     assert_int_equal(event->status, UNSUPPORTED);
     assert_int_equal(event->param.ud.private_data_len, REP_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void a_reject_is_unreachable_2_with_data(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_ends(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ud_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    assert_int_equal(rdma_reject(pair.passive, "no", 2), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    assert_int_equal(rdma_reject(pair->passive, "no", 2), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE);
     assert_int_equal(event->status, REFUSED);
     assert_int_equal(event->param.ud.private_data_len, REP_DATA);
     assert_memory_equal(event->param.ud.private_data, "no", 3);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void destroying_an_unanswered_request_is_unreachable_2(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_ends(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ud_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_destroy(pair.passive);
-    pair.passive = NULL;
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
-    ct_pair_free(&pair);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_destroy(pair->passive);
+    pair->passive = NULL;
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
 }
 
 static void private_data_limits(void **state) {
@@ -121,25 +109,19 @@ static void private_data_limits(void **state) {
 
 /* An accept that fails refuses the peer. */
 static void reply_data_too_long_refuses_the_peer(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     static const char data[REP_DATA + 1];
-    open_ends(&pair);
     struct rdma_conn_param param = ud_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    pair.passive = ct_request(pair.passive_channel);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    pair->passive = ct_request(pair->passive_channel);
     param = ud_param(data, REP_DATA + 1);
-    assert_fails(rdma_accept(pair.passive, &param), EINVAL);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
-    ct_pair_free(&pair);
+    assert_fails(rdma_accept(pair->passive, &param), EINVAL);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
 }
 
 static void disconnecting_a_datagram_id_is_einval(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_ends(&pair);
-    assert_fails(rdma_disconnect(pair.active), EINVAL);
-    ct_pair_free(&pair);
+    struct ct_pair *pair = *state;
+    assert_fails(rdma_disconnect(pair->active), EINVAL);
 }
 
 /* ---- multicast --------------------------------------------------------------------------------------- */
@@ -224,15 +206,22 @@ static void leave_discards_its_unfetched_event(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
+static int opened(void **state) {
+    static struct ct_pair of_test;
+    *state = &of_test;
+    open_ends(*state);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(service_resolution),
-        cmocka_unit_test(a_service_nobody_offers_is_unreachable_1),
-        cmocka_unit_test(a_reject_is_unreachable_2_with_data),
-        cmocka_unit_test(destroying_an_unanswered_request_is_unreachable_2),
+        CT_WITH(opened, service_resolution),
+        CT_WITH(opened, a_service_nobody_offers_is_unreachable_1),
+        CT_WITH(opened, a_reject_is_unreachable_2_with_data),
+        CT_WITH(opened, destroying_an_unanswered_request_is_unreachable_2),
         cmocka_unit_test(private_data_limits),
-        cmocka_unit_test(reply_data_too_long_refuses_the_peer),
-        cmocka_unit_test(disconnecting_a_datagram_id_is_einval),
+        CT_WITH(opened, reply_data_too_long_refuses_the_peer),
+        CT_WITH(opened, disconnecting_a_datagram_id_is_einval),
         cmocka_unit_test(a_join_reports_the_group),
         cmocka_unit_test(a_join_needs_a_datagram_id),
         cmocka_unit_test(leave_waits_for_its_fetched_event),

@@ -35,38 +35,32 @@ static struct rdma_conn_param requested(struct ct_pair *pair) {
 /* ---- private data -------------------------------------------------------------------------------------- */
 
 static void request_and_reply_are_padded_to_their_full_length(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param("request", 7);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_padded(&event->param.conn, "request", 7, REQ_DATA);
-    pair.passive = event->id;
+    pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
     param = ct_param("reply", 5);
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    event = ct_expect(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_padded(&event->param.conn, "reply", 5, REP_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void no_data_is_a_full_length_of_zeros(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_padded(&event->param.conn, "", 0, REQ_DATA);
-    pair.passive = event->id;
+    pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    assert_int_equal(rdma_reject(pair.passive, NULL, 0), 0);
-    event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_int_equal(rdma_reject(pair->passive, NULL, 0), 0);
+    event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     assert_padded(&event->param.conn, "", 0, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void a_refusal_carries_data(void **state) {
@@ -88,40 +82,34 @@ static void nobody_listens_comes_with_zeros(void **state) {
 }
 
 static void the_event_with_a_qp_on_the_id_carries_the_reply_too(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
-    ct_qp(pair.active);
+    struct ct_pair *pair = *state;
+    ct_qp(pair->active);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    requested(&pair);
-    ct_qp(pair.passive);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    requested(pair);
+    ct_qp(pair->passive);
     param = ct_param("reply", 5);
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED);
     assert_padded(&event->param.conn, "reply", 5, REP_DATA);
     if (facts.tells_parameters) /* not the parameter's */
-        assert_int_equal(event->param.conn.qp_num, pair.passive->qp->qp_num);
+        assert_int_equal(event->param.conn.qp_num, pair->passive->qp->qp_num);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static char long_data[255];
 
 static void longest_request_data(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
+    struct ct_pair *pair = *state;
     memset(long_data, 'x', sizeof long_data);
     struct rdma_conn_param param = ct_param(long_data, REQ_DATA + 1);
-    assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    assert_fails(rdma_connect(pair->active, &param), EINVAL);
     param.private_data_len = REQ_DATA; /* a failed call leaves the id as it was */
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_padded(&event->param.conn, long_data, REQ_DATA, REQ_DATA);
-    pair.passive = event->id;
+    pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void longest_reply_data(void **state) {
@@ -163,26 +151,21 @@ static void longest_refusal_data(void **state) {
 }
 
 static void data_is_copied_before_the_call_returns(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
+    struct ct_pair *pair = *state;
     char data[8] = "before";
     struct rdma_conn_param param = ct_param(data, 6);
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
     memset(data, 0, sizeof data);
-    struct rdma_cm_event *event = ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     assert_padded(&event->param.conn, "before", 6, REQ_DATA);
-    pair.passive = event->id;
+    pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 /* ---- parameters ------------------------------------------------------------------------------------------ */
 
 static void the_request_arrives_swapped_and_clamped(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 3;
     param.initiator_depth = 5;
@@ -190,8 +173,8 @@ static void the_request_arrives_swapped_and_clamped(void **state) {
     param.retry_count = 200; /* clamped to 7 */
     param.rnr_retry_count = 6;
     param.srq = 1;
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_conn_param conn = requested(&pair);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_conn_param conn = requested(pair);
     assert_int_equal(conn.initiator_depth, 3); /* seen from the other side */
     assert_int_equal(conn.responder_resources, 5);
     assert_int_equal(conn.retry_count, 7);
@@ -201,7 +184,6 @@ static void the_request_arrives_swapped_and_clamped(void **state) {
         assert_int_equal(conn.srq, 1);
         assert_int_equal(conn.qp_num, param.qp_num);
     }
-    ct_pair_free(&pair);
 }
 
 static void the_reply_arrives_swapped_and_without_retry_count(void **state) {
@@ -234,88 +216,76 @@ static int atmost_u8(int value) {
 }
 
 static void the_largest_values_mean_the_devices_maximum(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_device_attr device;
-    open_pair(&pair);
-    assert_int_equal(ibv_query_device(pair.active->verbs, &device), 0);
+    assert_int_equal(ibv_query_device(pair->active->verbs, &device), 0);
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = RDMA_MAX_RESP_RES;
     param.initiator_depth = RDMA_MAX_INIT_DEPTH;
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    struct rdma_conn_param conn = requested(&pair);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    struct rdma_conn_param conn = requested(pair);
     assert_int_equal(conn.initiator_depth, atmost_u8(device.max_qp_rd_atom));
     assert_int_equal(conn.responder_resources, atmost_u8(device.max_qp_init_rd_atom));
     /* Accept then takes what was asked for. */
     param = ct_param(NULL, 0);
     param.responder_resources = RDMA_MAX_RESP_RES;
     param.initiator_depth = RDMA_MAX_INIT_DEPTH;
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(event->param.conn.initiator_depth, atmost_u8(device.max_qp_init_rd_atom));
     assert_int_equal(event->param.conn.responder_resources, atmost_u8(device.max_qp_rd_atom));
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void accepting_the_largest_values_takes_the_smaller_request(void **state) {
-    (void)state;
-    struct ct_pair pair;
-    open_pair(&pair);
+    struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
     param.initiator_depth = 3;
-    assert_int_equal(rdma_connect(pair.active, &param), 0);
-    requested(&pair);
+    assert_int_equal(rdma_connect(pair->active, &param), 0);
+    requested(pair);
     param = ct_param(NULL, 0);
     param.responder_resources = RDMA_MAX_RESP_RES;
     param.initiator_depth = RDMA_MAX_INIT_DEPTH;
-    assert_int_equal(rdma_accept(pair.passive, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    assert_int_equal(rdma_accept(pair->passive, &param), 0);
+    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     assert_int_equal(event->param.conn.initiator_depth, 3);
     assert_int_equal(event->param.conn.responder_resources, 2);
     assert_int_equal(rdma_ack_cm_event(event), 0);
-    ct_pair_free(&pair);
 }
 
 static void values_above_the_device_are_einval_and_send_nothing(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_device_attr device;
-    open_pair(&pair);
-    assert_int_equal(ibv_query_device(pair.active->verbs, &device), 0);
+    assert_int_equal(ibv_query_device(pair->active->verbs, &device), 0);
     assert_true(device.max_qp_rd_atom < 254 && device.max_qp_init_rd_atom < 254);
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = (uint8_t)(device.max_qp_rd_atom + 1);
-    assert_fails(rdma_connect(pair.active, &param), EINVAL);
+    assert_fails(rdma_connect(pair->active, &param), EINVAL);
     param = ct_param(NULL, 0);
     param.initiator_depth = (uint8_t)(device.max_qp_init_rd_atom + 1);
-    assert_fails(rdma_connect(pair.active, &param), EINVAL);
-    ct_silent(pair.passive_channel);
-    ct_pair_free(&pair);
+    assert_fails(rdma_connect(pair->active, &param), EINVAL);
+    ct_silent(pair->passive_channel);
 }
 
 static void no_parameters_need_a_qp_and_mean_the_maximum(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_device_attr device;
-    open_pair(&pair);
-    assert_fails(rdma_connect(pair.active, NULL), EINVAL);
-    assert_int_equal(ibv_query_device(pair.active->verbs, &device), 0);
-    ct_qp(pair.active);
-    assert_int_equal(rdma_connect(pair.active, NULL), 0);
-    struct rdma_conn_param conn = requested(&pair);
+    assert_fails(rdma_connect(pair->active, NULL), EINVAL);
+    assert_int_equal(ibv_query_device(pair->active->verbs, &device), 0);
+    ct_qp(pair->active);
+    assert_int_equal(rdma_connect(pair->active, NULL), 0);
+    struct rdma_conn_param conn = requested(pair);
     assert_int_equal(conn.initiator_depth, atmost_u8(device.max_qp_rd_atom));
     assert_int_equal(conn.responder_resources, atmost_u8(device.max_qp_init_rd_atom));
     assert_int_equal(conn.retry_count, 7);
     assert_int_equal(conn.rnr_retry_count, 7);
     if (facts.tells_parameters)
-        assert_int_equal(conn.qp_num, pair.active->qp->qp_num);
-    ct_qp(pair.passive);
-    assert_int_equal(rdma_accept(pair.passive, NULL), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    ct_pair_free(&pair);
+        assert_int_equal(conn.qp_num, pair->active->qp->qp_num);
+    ct_qp(pair->passive);
+    assert_int_equal(rdma_accept(pair->passive, NULL), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 /* Enhanced connections are the library's business where the QP is on the id. */
@@ -335,24 +305,31 @@ static void ece_is_for_ids_without_a_qp(void **state) {
     ct_pair_free(&pair);
 }
 
+static int resolved(void **state) {
+    static struct ct_pair of_test;
+    *state = &of_test;
+    open_pair(*state);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_and_reply_are_padded_to_their_full_length),
-        cmocka_unit_test(no_data_is_a_full_length_of_zeros),
+        CT_WITH(resolved, request_and_reply_are_padded_to_their_full_length),
+        CT_WITH(resolved, no_data_is_a_full_length_of_zeros),
         CT_WITH(ct_requested, a_refusal_carries_data),
         CT_WITH(ct_listening, nobody_listens_comes_with_zeros),
-        cmocka_unit_test(the_event_with_a_qp_on_the_id_carries_the_reply_too),
-        cmocka_unit_test(longest_request_data),
+        CT_WITH(resolved, the_event_with_a_qp_on_the_id_carries_the_reply_too),
+        CT_WITH(resolved, longest_request_data),
         cmocka_unit_test(longest_reply_data),
         cmocka_unit_test(reply_data_too_long_refuses_the_peer),
         cmocka_unit_test(longest_refusal_data),
-        cmocka_unit_test(data_is_copied_before_the_call_returns),
-        cmocka_unit_test(the_request_arrives_swapped_and_clamped),
+        CT_WITH(resolved, data_is_copied_before_the_call_returns),
+        CT_WITH(resolved, the_request_arrives_swapped_and_clamped),
         CT_WITH(ct_requested, the_reply_arrives_swapped_and_without_retry_count),
-        cmocka_unit_test(the_largest_values_mean_the_devices_maximum),
-        cmocka_unit_test(accepting_the_largest_values_takes_the_smaller_request),
-        cmocka_unit_test(values_above_the_device_are_einval_and_send_nothing),
-        cmocka_unit_test(no_parameters_need_a_qp_and_mean_the_maximum),
+        CT_WITH(resolved, the_largest_values_mean_the_devices_maximum),
+        CT_WITH(resolved, accepting_the_largest_values_takes_the_smaller_request),
+        CT_WITH(resolved, values_above_the_device_are_einval_and_send_nothing),
+        CT_WITH(resolved, no_parameters_need_a_qp_and_mean_the_maximum),
         cmocka_unit_test(ece_is_for_ids_without_a_qp),
     };
     return ct_run(tests);
