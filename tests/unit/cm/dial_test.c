@@ -9,28 +9,25 @@
 /* ---- one address after the other ------------------------------------------------------------- */
 
 static void failover_goes_through_every_address(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_session_info info;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "192.0.2.77", "127.0.0.1", NULL});
-    pair_dial_name(&p, "three.test", PAIR_LINK());
-    pair_expect(&p, &p.b, SLUICE_UP);
-    pair_expect(&p, &p.a, SLUICE_UP);
-    info = pair_info(p.b.session);
+    pair_dial_name(p, "three.test", PAIR_LINK());
+    pair_expect(p, &p->b, SLUICE_UP);
+    pair_expect(p, &p->a, SLUICE_UP);
+    info = pair_info(p->b.session);
     assert_int_equal(info.tries, 3);
-    assert_string_equal(info.peer, p.address);
+    assert_string_equal(info.peer, p->address);
     assert_int_equal(dialer.tries, 3);
     assert_int_equal(dialer.connects, 2); /* 192.0.2.77 leads nowhere */
     assert_int_equal(dialer.qps, 1);      /* one QP for all tries */
     assert_true(strncmp(dialer.tried[0], "127.0.0.2:", 10) == 0);
     assert_true(strncmp(dialer.tried[1], "192.0.2.77:", 11) == 0);
-    assert_string_equal(dialer.tried[2], p.address);
-    assert_int_equal(pair_send(&p.b, 1000, 1, NULL), 0);
-    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    assert_string_equal(dialer.tried[2], p->address);
+    assert_int_equal(pair_send(&p->b, 1000, 1, NULL), 0);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, 1000, 1));
-    pair_close(&p);
 }
 
 static void when_every_address_fails_the_last_failure_is_told(void **state) {
@@ -92,26 +89,23 @@ static void a_final_answer_ends_the_dial_at_any_address(void **state) {
 }
 
 static void an_address_behind_another_port_is_skipped(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
     dialer.other_port = 2; /* the second try */
-    pair_dial_name(&p, "three.test", PAIR_LINK());
-    pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(pair_info(p.b.session).tries, 3);
+    pair_dial_name(p, "three.test", PAIR_LINK());
+    pair_expect(p, &p->b, SLUICE_UP);
+    assert_int_equal(pair_info(p->b.session).tries, 3);
     assert_int_equal(dialer.connects, 2);
-    pair_close(&p);
+    pair_close(p);
 
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_open(p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     dialer.other_port = 2;
-    pair_dial_name(&p, "two.test", PAIR_LINK());
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_dial_name(p, "two.test", PAIR_LINK());
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_WRONG_DEVICE);
-    pair_close(&p);
 }
 
 /* ---- addresses of other hosts ---------------------------------------------------------------- */
@@ -154,14 +148,11 @@ static void another_hosts_address_is_told_as_that_with_the_page_that_helps(void 
 }
 
 static void a_name_of_another_host_is_told_as_its_address(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_names((const char *[]){"192.0.2.77", "2001:db8::77", NULL});
-    pair_dial_name(&p, "far.test", PAIR_LINK());
-    says_that_it_is_elsewhere(&p, "192.0.2.77");
-    assert_int_equal(pair_info(p.b.session).tries, 2);
-    pair_close(&p);
+    pair_dial_name(p, "far.test", PAIR_LINK());
+    says_that_it_is_elsewhere(p, "192.0.2.77");
+    assert_int_equal(pair_info(p->b.session).tries, 2);
 }
 
 /* The listener of this host that was not there is the news, wherever it stands among the others. */
@@ -187,25 +178,22 @@ static void what_an_address_of_this_host_says_is_told_before_that_others_are_not
 
 /* No route of a network's: that keeps its own words, on a device that has one. */
 static void a_host_that_cannot_be_reached_is_not_told_as_elsewhere(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_script((const char *[]){"id=* resolve_addr=1 event=ADDR_ERROR status=-113", NULL});
-    pair_dial_name(&p, "127.0.0.1", PAIR_LINK());
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_dial_name(p, "127.0.0.1", PAIR_LINK());
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
     assert_int_equal(event.vendor, EHOSTUNREACH);
-    assert_null(strstr(pair_info(p.b.session).close_text, "two-hosts"));
-    pair_close(&p);
+    assert_null(strstr(pair_info(p->b.session).close_text, "two-hosts"));
+    pair_close(p);
 
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    dialer_open(p, PAIR_NODE(), PAIR_LINK());
     dialer_ops.software = false; /* whatever such a stack may mean by it */
-    pair_dial_name(&p, "192.0.2.77", PAIR_LINK());
-    event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_dial_name(p, "192.0.2.77", PAIR_LINK());
+    event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.vendor, EREMOTE);
-    assert_null(strstr(pair_info(p.b.session).close_text, "two-hosts"));
+    assert_null(strstr(pair_info(p->b.session).close_text, "two-hosts"));
     dialer_ops.software = true;
-    pair_close(&p);
 }
 
 static void localhost_is_both_of_its_addresses(void **state) {
@@ -231,16 +219,14 @@ static void localhost_is_both_of_its_addresses(void **state) {
 }
 
 static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
     dialer_names((const char *[]){"127.0.0.9", "127.0.0.9", "::1", "127.0.0.2", "::1", "127.0.0.3",
                                   "127.0.0.9", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7",
                                   "127.0.0.8", NULL});
-    pair_dial_name(&p, "many.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    pair_await(&p, conn->owner.state == CM_CONNECTING);
+    pair_dial_name(p, "many.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->owner.state == CM_CONNECTING);
     const char *const expected[] = {"127.0.0.9", "[::1]",     "127.0.0.2", "127.0.0.3",
                                     "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7"};
     assert_int_equal(conn->candidate_count, 8);
@@ -248,80 +234,70 @@ static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
         char text[64];
         address_format(&conn->candidates[i].any, text);
         assert_true(strncmp(text, expected[i], strlen(expected[i])) == 0);
-        assert_string_equal(strrchr(text, ':'), strrchr(p.address, ':'));
+        assert_string_equal(strrchr(text, ':'), strrchr(p->address, ':'));
     }
-    pair_close(&p);
 }
 
 static void a_name_nobody_knows_is_told_at_once(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_names((const char *[]){NULL});
-    pair_dial_name(&p, "nobody.test", PAIR_LINK());
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_dial_name(p, "nobody.test", PAIR_LINK());
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_ADDRESS);
-    assert_int_equal(pair_info(p.b.session).tries, 0);
-    assert_non_null(strstr(pair_info(p.b.session).close_text, "nobody.test"));
-    pair_close(&p);
+    assert_int_equal(pair_info(p->b.session).tries, 0);
+    assert_non_null(strstr(pair_info(p->b.session).close_text, "nobody.test"));
 }
 
 /* ---- again ----------------------------------------------------------------------------------- */
 
 static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    sluice_session first = p.b.session;
-    p.a.node->options.sessions_max = 1;
-    pair_dial(&p, PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+    struct pair *p = *state;
+    pair_connect(p, PAIR_LINK());
+    sluice_session first = p->b.session;
+    p->a.node->options.sessions_max = 1;
+    pair_dial(p, PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
     for (unsigned i = 1; i <= 5; i++) {
-        pair_await(&p, conn->owner.state == CM_BACKOFF);
-        assert_int_equal(pair_info(p.b.session).tries, i);
+        pair_await(p, conn->owner.state == CM_BACKOFF);
+        assert_int_equal(pair_info(p->b.session).tries, i);
         assert_int_equal(conn->last.reason, SLUICE_REASON_BUSY);
         if (i < 5)
             dialer.now_ns = conn->step_ns;
         while (conn->owner.state == CM_BACKOFF && i < 5)
-            pair_turn(&p);
+            pair_turn(p);
     }
-    sluice_session second = p.b.session;
+    sluice_session second = p->b.session;
     sluice_hangup(first, 0);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_expect_nothing(&p, &p.a); /* and its slot is free */
+    pair_expect(p, &p->b, SLUICE_CLOSED);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_expect_nothing(p, &p->a); /* and its slot is free */
     dialer.now_ns = conn->step_ns;
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_UP);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_UP);
     assert_int_equal(event.session.id, second.id);
-    assert_int_equal(pair_info(p.b.session).tries, 6);
-    pair_expect(&p, &p.a, SLUICE_UP);
-    assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
-    pair_expect(&p, &p.a, SLUICE_MESSAGE);
-    pair_close(&p);
+    assert_int_equal(pair_info(p->b.session).tries, 6);
+    pair_expect(p, &p->a, SLUICE_UP);
+    assert_int_equal(pair_send(&p->b, 10, 1, NULL), 0);
+    pair_expect(p, &p->a, SLUICE_MESSAGE);
 }
 
 /* An address that is busy keeps the dial going, whatever the others say; and is what is told. */
 static void one_busy_address_is_reason_enough_to_go_on(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_script(
         (const char *[]){REJECT(4), REJECT(8), REJECT(8), REJECT(10), REJECT(8), REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
-    pair_dial_name(&p, "two.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    pair_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_dial_name(p, "two.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
     dialer.now_ns = conn->step_ns;
-    pair_await(&p, dialer.tries == 4 && conn->owner.state == CM_BACKOFF);
+    pair_await(p, dialer.tries == 4 && conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_PEER_LOST);
     dialer.now_ns = conn->step_ns;
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED); /* a round without hope */
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED); /* a round without hope */
     assert_int_equal(event.reason, SLUICE_REASON_NO_LISTENER);
-    assert_int_equal(pair_info(p.b.session).tries, 6);
+    assert_int_equal(pair_info(p->b.session).tries, 6);
     assert_int_equal(dialer.lookups, 1); /* a name is not resolved again */
-    pair_close(&p);
 }
 
 static void pauses_grow_and_are_spread(void **state) {
@@ -354,40 +330,35 @@ static void pauses_grow_and_are_spread(void **state) {
 
 /* Its stack may have refused for a listener that made room for others; a few tries tell. */
 static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer.always = REJECT(28);
-    pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+    pair_dial(p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
     for (unsigned tries = 1; tries < 4; tries++) {
-        pair_await(&p, conn->owner.state == CM_BACKOFF);
+        pair_await(p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer.tries, tries);
         dialer.now_ns = conn->step_ns;
-        pair_await(&p, dialer.tries == tries + 1);
+        pair_await(p, dialer.tries == tries + 1);
     }
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_REFUSED);
     assert_int_equal(event.vendor, 28);
     assert_int_equal(dialer.tries, 4);
-    pair_close(&p);
 }
 
 static void a_fresh_nonce_and_session_id_each_try(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     static const uint8_t none[16];
     uint8_t seen[8][16];
     unsigned count = 0;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){REJECT(8), REJECT(4), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
-    pair_dial_name(&p, "two.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    pair_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_dial_name(p, "two.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
-    pair_expect(&p, &p.b, SLUICE_UP);
-    pair_expect(&p, &p.a, SLUICE_UP);
+    pair_expect(p, &p->b, SLUICE_UP);
+    pair_expect(p, &p->a, SLUICE_UP);
     assert_int_equal(dialer.connects, 4);
     for (unsigned i = 0; i < dialer.connects; i++) {
         memcpy(seen[count++], dialer.reqs[i].session_id, 16);
@@ -398,11 +369,10 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
         for (unsigned k = 0; k < i; k++)
             assert_memory_not_equal(seen[i], seen[k], 16);
     }
-    const struct private_data_req *req = &pair_session(&p.a)->connection.cm.req;
+    const struct private_data_req *req = &pair_session(&p->a)->connection.cm.req;
     assert_memory_equal(req->session_id, dialer.reqs[3].session_id, 16);
     assert_memory_equal(req->nonce, dialer.reqs[3].nonce, 16);
     assert_memory_equal(conn->rep.session_id, req->session_id, 16);
-    pair_close(&p);
 }
 
 static void once_means_once(void **state) {
@@ -460,62 +430,53 @@ static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **sta
 }
 
 static void a_first_try_without_an_answer_is_a_timeout(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
-    pair_dial(&p, PAIR_LINK(.timeout_ns = 1000000000));
-    pair_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_CONNECTING);
-    assert_int_equal(pair_session(&p.b)->connection.cm.step_ns,
+    pair_dial(p, PAIR_LINK(.timeout_ns = 1000000000));
+    pair_await(p, pair_session(&p->b)->connection.cm.owner.state == CM_CONNECTING);
+    assert_int_equal(pair_session(&p->b)->connection.cm.step_ns,
                      0); /* the only address: all the time */
     dialer.now_ns += 1000000000;
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_TIMEOUT);
-    pair_close(&p);
 }
 
 static void an_address_that_does_not_answer_has_its_share_of_the_time(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     const uint64_t second = 1000000000;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){HANG, HANG, NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
     uint64_t start = dialer.now_ns;
-    pair_dial_name(&p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+    pair_dial_name(p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
     for (unsigned i = 1; i <= 2; i++) {
-        pair_await(&p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
+        pair_await(p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
         assert_int_equal(conn->step_ns, start + 3 * second * i);
         dialer.now_ns = start + 3 * second * i - 1;
-        pair_expect_nothing(&p, &p.b);
+        pair_expect_nothing(p, &p->b);
         assert_int_equal(dialer.tries, i);
         dialer.now_ns++;
     }
-    pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(pair_info(p.b.session).tries, 3);
+    pair_expect(p, &p->b, SLUICE_UP);
+    assert_int_equal(pair_info(p->b.session).tries, 3);
     assert_int_equal(conn->step_ns, 0);
-    pair_close(&p);
 }
 
 #define NOBODY_ANSWERS "id=* resolve_addr=* event=ADDR_ERROR status=-110"
 
 /* A kernel that sees a neighbour's answer when the time it was given is over, and not before. */
 static void an_address_is_asked_for_in_short_slices(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer.slow = true;
     dialer_script((const char *[]){NOBODY_ANSWERS, NOBODY_ANSWERS, NULL});
     uint64_t start = dialer.now_ns;
-    pair_dial(&p, PAIR_LINK(.timeout_ns = 10000000000));
-    pair_expect(&p, &p.b, SLUICE_UP);
+    pair_dial(p, PAIR_LINK(.timeout_ns = 10000000000));
+    pair_expect(p, &p->b, SLUICE_UP);
     assert_int_equal(dialer.tries, 3); /* of the kernel; the dialer's own is the first */
-    assert_int_equal(pair_info(p.b.session).tries, 1);
+    assert_int_equal(pair_info(p->b.session).tries, 1);
     for (unsigned i = 1; i < 3; i++)
         assert_int_equal(dialer.times[i], 2 * dialer.times[i - 1]);
     assert_uint_in_range(dialer.now_ns - start, 1, 1000000000);
-    pair_close(&p);
 }
 
 static void looked_for_as_long_as_there_is_time(int early_ms) {
@@ -546,20 +507,17 @@ static void an_address_nobody_has_is_looked_for_as_long_as_there_is_time(void **
 }
 
 static void without_a_deadline_a_dial_goes_on(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer.always = REJECT(4);
-    pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+    pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
     for (unsigned i = 1; i <= 30; i++) {
-        pair_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
+        pair_await(p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
         assert_int_equal(conn->deadline_ns, 0);
         dialer.now_ns += 3600 * 1000000000ull;
     }
     dialer.always = NULL;
-    pair_expect(&p, &p.b, SLUICE_UP);
-    pair_close(&p);
+    pair_expect(p, &p->b, SLUICE_UP);
 }
 
 /* ---- ended from here ------------------------------------------------------------------------- */
@@ -603,46 +561,38 @@ static void closing_the_node_ends_a_pause(void **state) {
 }
 
 static void a_device_that_goes_ends_a_pause(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     dialer.always = REJECT(4);
-    pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    pair_await(&p, pair_session(&p.b)->connection.cm.owner.state == CM_BACKOFF);
+    pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    pair_await(p, pair_session(&p->b)->connection.cm.owner.state == CM_BACKOFF);
     assert_int_equal(fault_device(DEVICE_REMOVE, 0), 0);
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
     assert_int_equal(dialer.tries, 1);
-    pair_close(&p);
 }
 
 /* ---- events of yesterday --------------------------------------------------------------------- */
 
 static void events_of_an_earlier_try_are_ignored(void **state) {
-    (void)state;
-    struct pair p;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct pair *p = *state;
     /* behind the refusal that ends the try there is another end of it, and of the device */
     dialer_script((const char *[]){REJECT(8) "; id=* after=REJECTED event=DISCONNECTED",
                                    REJECT(8) "; id=* after=REJECTED event=DEVICE_REMOVAL", NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
-    pair_dial_name(&p, "three.test", PAIR_LINK());
-    pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(pair_info(p.b.session).tries, 3);
-    pair_expect_nothing(&p, &p.b);
-    pair_close(&p);
+    pair_dial_name(p, "three.test", PAIR_LINK());
+    pair_expect(p, &p->b, SLUICE_UP);
+    assert_int_equal(pair_info(p->b.session).tries, 3);
+    pair_expect_nothing(p, &p->b);
 }
 
 static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     struct rdma_cm_id *stranger;
-    dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer_script((const char *[]){HANG, NULL});
-    pair_dial(&p, PAIR_LINK());
-    struct cm *cm = p.b.node->cm;
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    pair_await(&p, conn->owner.state == CM_CONNECTING);
+    pair_dial(p, PAIR_LINK());
+    struct cm *cm = p->b.node->cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->owner.state == CM_CONNECTING);
     assert_int_equal(soft_create_id(cm->channel, &stranger, &conn->owner, RDMA_PS_TCP), 0);
     dialer_plan("id=* resolve_addr=1 event=ADDR_ERROR status=-110;"
                 "id=* after=ADDR_ERROR event=DISCONNECTED; cm=REQ loss");
@@ -650,44 +600,50 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
     uint64_t before = atomic_load(seen);
     union address to = conn->candidates[0];
     assert_int_equal(soft_resolve_addr(stranger, NULL, &to.any, 1000), 0);
-    pair_await(&p, atomic_load(seen) == before + 1);
+    pair_await(p, atomic_load(seen) == before + 1);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
-    pair_expect_nothing(&p, &p.b);
+    pair_expect_nothing(p, &p->b);
     soft_destroy_id(stranger);
-    pair_close(&p);
+}
+
+static int dialer_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    dialer_open(*state, PAIR_NODE(), PAIR_LINK());
+    return 0;
 }
 
 int main(void) {
     setenv("SLUICE_SOFT_NET", "off", 1); /* what is beyond this host is no part of it */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(failover_goes_through_every_address),
+        PAIR_WITH(dialer_opened, failover_goes_through_every_address),
         cmocka_unit_test(when_every_address_fails_the_last_failure_is_told),
         cmocka_unit_test(a_final_answer_ends_the_dial_at_any_address),
-        cmocka_unit_test(an_address_behind_another_port_is_skipped),
+        PAIR_WITH(dialer_opened, an_address_behind_another_port_is_skipped),
         cmocka_unit_test(another_hosts_address_is_told_as_that_with_the_page_that_helps),
-        cmocka_unit_test(a_name_of_another_host_is_told_as_its_address),
+        PAIR_WITH(dialer_opened, a_name_of_another_host_is_told_as_its_address),
         cmocka_unit_test(what_an_address_of_this_host_says_is_told_before_that_others_are_not),
-        cmocka_unit_test(a_host_that_cannot_be_reached_is_not_told_as_elsewhere),
+        PAIR_WITH(dialer_opened, a_host_that_cannot_be_reached_is_not_told_as_elsewhere),
         cmocka_unit_test(localhost_is_both_of_its_addresses),
-        cmocka_unit_test(a_name_has_eight_addresses_at_most_and_none_twice),
-        cmocka_unit_test(a_name_nobody_knows_is_told_at_once),
-        cmocka_unit_test(a_busy_listener_is_asked_again_until_it_has_room),
-        cmocka_unit_test(one_busy_address_is_reason_enough_to_go_on),
+        PAIR_WITH(dialer_opened, a_name_has_eight_addresses_at_most_and_none_twice),
+        PAIR_WITH(dialer_opened, a_name_nobody_knows_is_told_at_once),
+        PAIR_WITH(dialer_opened, a_busy_listener_is_asked_again_until_it_has_room),
+        PAIR_WITH(dialer_opened, one_busy_address_is_reason_enough_to_go_on),
         cmocka_unit_test(pauses_grow_and_are_spread),
-        cmocka_unit_test(a_refusal_without_a_word_is_asked_a_few_times_more),
-        cmocka_unit_test(a_fresh_nonce_and_session_id_each_try),
+        PAIR_WITH(dialer_opened, a_refusal_without_a_word_is_asked_a_few_times_more),
+        PAIR_WITH(dialer_opened, a_fresh_nonce_and_session_id_each_try),
         cmocka_unit_test(once_means_once),
         cmocka_unit_test(the_deadline_bounds_all_tries_and_carries_the_last_reason),
-        cmocka_unit_test(a_first_try_without_an_answer_is_a_timeout),
-        cmocka_unit_test(an_address_that_does_not_answer_has_its_share_of_the_time),
-        cmocka_unit_test(an_address_is_asked_for_in_short_slices),
+        PAIR_WITH(dialer_opened, a_first_try_without_an_answer_is_a_timeout),
+        PAIR_WITH(dialer_opened, an_address_that_does_not_answer_has_its_share_of_the_time),
+        PAIR_WITH(dialer_opened, an_address_is_asked_for_in_short_slices),
         cmocka_unit_test(an_address_nobody_has_is_looked_for_as_long_as_there_is_time),
-        cmocka_unit_test(without_a_deadline_a_dial_goes_on),
+        PAIR_WITH(dialer_opened, without_a_deadline_a_dial_goes_on),
         cmocka_unit_test(hanging_up_while_pausing_or_trying_ends_at_once),
         cmocka_unit_test(closing_the_node_ends_a_pause),
-        cmocka_unit_test(a_device_that_goes_ends_a_pause),
-        cmocka_unit_test(events_of_an_earlier_try_are_ignored),
-        cmocka_unit_test(an_id_that_is_not_the_connections_cannot_speak_for_it),
+        PAIR_WITH(dialer_opened, a_device_that_goes_ends_a_pause),
+        PAIR_WITH(dialer_opened, events_of_an_earlier_try_are_ignored),
+        PAIR_WITH(dialer_opened, an_id_that_is_not_the_connections_cannot_speak_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

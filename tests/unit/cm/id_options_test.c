@@ -89,11 +89,9 @@ static void open_two(struct pair *p) {
 }
 
 static void a_listener_sets_them_before_it_binds_and_before_it_accepts(void **state) {
-    (void)state;
-    struct pair p;
-    open_two(&p);
-    spy_on(p.a.node);
-    pair_listen(&p, PAIR_LINK(.flags = SLUICE_REUSE, .tos = 184, .ack_timeout = 9));
+    struct pair *p = *state;
+    spy_on(p->a.node);
+    pair_listen(p, PAIR_LINK(.flags = SLUICE_REUSE, .tos = 184, .ack_timeout = 9));
     assert_int_equal(spy.count, 5);
     spy_is(0, RDMA_OPTION_ID_REUSEADDR, 1, sizeof(int));
     spy_is(1, RDMA_OPTION_ID_TOS, 184, 1);
@@ -101,40 +99,33 @@ static void a_listener_sets_them_before_it_binds_and_before_it_accepts(void **st
     spy_is(3, BIND, 0, 0);
     spy_is(4, LISTEN, 0, 0);
     spy.count = 0;
-    pair_connect(&p, PAIR_LINK());
+    pair_connect(p, PAIR_LINK());
     assert_int_equal(spy.count, 3);
     spy_is(0, RDMA_OPTION_ID_TOS, 184, 1);
     spy_is(1, RDMA_OPTION_ID_ACK_TIMEOUT, 9, 1);
     spy_is(2, ACCEPT, 0, 0);
-    pair_close(&p);
 }
 
 static void a_dialer_sets_them_before_it_resolves(void **state) {
-    (void)state;
-    struct pair p;
-    open_two(&p);
-    pair_listen(&p, PAIR_LINK());
-    spy_on(p.b.node);
-    pair_connect(&p, PAIR_LINK(.tos = 255, .ack_timeout = 31));
+    struct pair *p = *state;
+    pair_listen(p, PAIR_LINK());
+    spy_on(p->b.node);
+    pair_connect(p, PAIR_LINK(.tos = 255, .ack_timeout = 31));
     assert_int_equal(spy.count, 3);
     spy_is(0, RDMA_OPTION_ID_TOS, 255, 1);
     spy_is(1, RDMA_OPTION_ID_ACK_TIMEOUT, 31, 1);
     spy_is(2, RESOLVE, 0, 0);
-    pair_close(&p);
 }
 
 static void nothing_is_set_that_was_not_asked_for(void **state) {
-    (void)state;
-    struct pair p;
-    open_two(&p);
-    spy_on(p.a.node);
-    pair_listen(&p, PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    struct pair *p = *state;
+    spy_on(p->a.node);
+    pair_listen(p, PAIR_LINK());
+    pair_connect(p, PAIR_LINK());
     assert_int_equal(spy.count, 3);
     spy_is(0, BIND, 0, 0);
     spy_is(1, LISTEN, 0, 0);
     spy_is(2, ACCEPT, 0, 0);
-    pair_close(&p);
 }
 
 /* ---- what comes of it -------------------------------------------------------------------------- */
@@ -182,11 +173,9 @@ static int listen_at(struct side *side, uint16_t port, uint32_t flags, sluice_er
  * it does not. It is alone once it listens, so it has to wait until the other is gone.
  */
 static void reuse_binds_beside_another_and_listens_when_that_is_gone(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_error e = {0};
-    open_two(&p);
-    spy_on(p.a.node);
+    spy_on(p->a.node);
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *other;
     struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -196,39 +185,35 @@ static void reuse_binds_beside_another_and_listens_when_that_is_gone(void **stat
         soft_set_option(other, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &reuse, sizeof reuse), 0);
     assert_int_equal(soft_bind_addr(other, (struct sockaddr *)&in), 0);
     uint16_t port = ntohs(soft_get_src_port(other));
-    assert_int_equal(listen_at(&p.a, port, 0, &e), SLUICE_EADDRESS);
+    assert_int_equal(listen_at(&p->a, port, 0, &e), SLUICE_EADDRESS);
     assert_int_equal(spy.bind_error, EADDRINUSE);
-    assert_int_equal(listen_at(&p.a, port, SLUICE_REUSE, &e), SLUICE_EADDRESS);
+    assert_int_equal(listen_at(&p->a, port, SLUICE_REUSE, &e), SLUICE_EADDRESS);
     assert_int_equal(spy.bind_error, 0);
     assert_int_equal(spy.listen_error, EADDRINUSE);
     assert_int_equal(soft_destroy_id(other), 0);
-    assert_int_equal(listen_at(&p.a, port, SLUICE_REUSE, &e), 0);
-    assert_int_equal(listen_at(&p.a, port, SLUICE_REUSE, &e), SLUICE_EADDRESS); /* not twice */
+    assert_int_equal(listen_at(&p->a, port, SLUICE_REUSE, &e), 0);
+    assert_int_equal(listen_at(&p->a, port, SLUICE_REUSE, &e), SLUICE_EADDRESS); /* not twice */
     soft_destroy_event_channel(channel);
-    pair_close(&p);
 }
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
 static void values_out_of_range_are_refused_at_once(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_session s;
     sluice_listener l;
     sluice_error e = {0};
-    open_two(&p);
     const sluice_link_options *bad[] = {
-        SLUICE_LINK(.loop = p.a.loop, .tos = 256),
-        SLUICE_LINK(.loop = p.a.loop, .tos = UINT32_MAX),
-        SLUICE_LINK(.loop = p.a.loop, .ack_timeout = 32),
-        SLUICE_LINK(.loop = p.a.loop, .ack_timeout = UINT32_MAX),
-        SLUICE_LINK(.loop = p.a.loop, .flags = 1u << 31),
+        SLUICE_LINK(.loop = p->a.loop, .tos = 256),
+        SLUICE_LINK(.loop = p->a.loop, .tos = UINT32_MAX),
+        SLUICE_LINK(.loop = p->a.loop, .ack_timeout = 32),
+        SLUICE_LINK(.loop = p->a.loop, .ack_timeout = UINT32_MAX),
+        SLUICE_LINK(.loop = p->a.loop, .flags = 1u << 31),
     };
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
-        assert_int_equal(sluice_dial(p.a.node, "127.0.0.1:1", bad[i], &s, &e), SLUICE_EINVAL);
-        assert_int_equal(sluice_listen(p.a.node, "127.0.0.1:0", bad[i], &l, &e), SLUICE_EINVAL);
+        assert_int_equal(sluice_dial(p->a.node, "127.0.0.1:1", bad[i], &s, &e), SLUICE_EINVAL);
+        assert_int_equal(sluice_listen(p->a.node, "127.0.0.1:0", bad[i], &l, &e), SLUICE_EINVAL);
     }
-    pair_close(&p);
 }
 
 /* Every option in turn; n: which call of set_option is refused. */
@@ -300,14 +285,21 @@ static void a_request_whose_option_is_refused_is_refused_itself(void **state) {
     pair_close(&p);
 }
 
+static int two_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_two(*state);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_listener_sets_them_before_it_binds_and_before_it_accepts),
-        cmocka_unit_test(a_dialer_sets_them_before_it_resolves),
-        cmocka_unit_test(nothing_is_set_that_was_not_asked_for),
+        PAIR_WITH(two_opened, a_listener_sets_them_before_it_binds_and_before_it_accepts),
+        PAIR_WITH(two_opened, a_dialer_sets_them_before_it_resolves),
+        PAIR_WITH(two_opened, nothing_is_set_that_was_not_asked_for),
         cmocka_unit_test(the_queue_pairs_have_them),
-        cmocka_unit_test(reuse_binds_beside_another_and_listens_when_that_is_gone),
-        cmocka_unit_test(values_out_of_range_are_refused_at_once),
+        PAIR_WITH(two_opened, reuse_binds_beside_another_and_listens_when_that_is_gone),
+        PAIR_WITH(two_opened, values_out_of_range_are_refused_at_once),
         cmocka_unit_test(a_listen_that_cannot_set_an_option_fails_and_names_it),
         cmocka_unit_test(a_dial_that_cannot_set_an_option_ends_and_names_it),
         cmocka_unit_test(a_request_whose_option_is_refused_is_refused_itself),

@@ -59,102 +59,87 @@ static void expect_second_try(struct pair *p) {
 /* ---- dials ------------------------------------------------------------------------------------- */
 
 static void a_dial_whose_address_changed_looks_its_way_up_again(void **state) {
-    (void)state;
-    struct pair p;
-    open_nodes(&p);
+    struct pair *p = *state;
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
-    pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    pair_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
-    expect_second_try(&p);
+    expect_second_try(p);
     assert_int_equal(dialer.connects, 1);
-    pair_close(&p);
 }
 
 static void also_with_a_route_that_was_found_before(void **state) {
-    (void)state;
-    struct pair p;
-    open_nodes(&p);
-    pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+    struct pair *p = *state;
+    pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (conn->owner.state != CM_CREATING_QP) { /* its loop does not run */
-        cm_progress(p.b.node->cm, 0);
+        cm_progress(p->b.node->cm, 0);
         assert_true(env_now(&env_default) < limit);
     }
     addresses_move();
-    pair_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
-    expect_second_try(&p);
-    pair_close(&p);
+    expect_second_try(p);
 }
 
 static void a_request_under_way_has_a_second_left(void **state) {
-    (void)state;
-    struct pair p;
-    open_nodes(&p);
+    struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
-    pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
-    pair_await(&p, conn->owner.state == CM_CONNECTING);
+    pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->owner.state == CM_CONNECTING);
     addresses_move();
-    pair_await(&p, rerouted(&p.b) == 1);
+    pair_await(p, rerouted(&p->b) == 1);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     dialer.now_ns += SECOND - 1;
-    pair_expect_nothing(&p, &p.b);
+    pair_expect_nothing(p, &p->b);
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     dialer.now_ns++;
-    pair_await(&p, conn->owner.state == CM_BACKOFF);
+    pair_await(p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
-    expect_second_try(&p);
+    expect_second_try(p);
     assert_int_equal(dialer.connects, 2);
-    pair_close(&p);
 }
 
 static void one_try_stays_one_try(void **state) {
-    (void)state;
-    struct pair p;
-    open_nodes(&p);
+    struct pair *p = *state;
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
-    pair_dial(&p, PAIR_LINK(.flags = SLUICE_ONCE));
-    pair_expect(&p, &p.b, SLUICE_UP);
-    assert_int_equal(pair_info(p.b.session).tries, 1);
+    pair_dial(p, PAIR_LINK(.flags = SLUICE_ONCE));
+    pair_expect(p, &p->b, SLUICE_UP);
+    assert_int_equal(pair_info(p->b.session).tries, 1);
     assert_int_equal(routes, 1);
-    assert_int_equal(moved(&p.b), 1);
-    assert_int_equal(rerouted(&p.b), 0);
+    assert_int_equal(moved(&p->b), 1);
+    assert_int_equal(rerouted(&p->b), 0);
     assert_int_equal(told.dials, 1);
-    pair_close(&p);
 }
 
 /* ---- the rest ---------------------------------------------------------------------------------- */
 
 static void sessions_and_listeners_are_told_of_and_go_on(void **state) {
-    (void)state;
-    struct pair p;
-    open_nodes(&p);
-    pair_connect(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    struct pair *p = *state;
+    pair_connect(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_frozen = env_now(&env_default);
     for (unsigned i = 1; i <= 2; i++) {
         /* At each side the id that watches the device, and the session's; and a listener's. */
         addresses_move();
-        pair_await(&p, moved(&p.a) == 3 * i && moved(&p.b) == 2 * i);
+        pair_await(p, moved(&p->a) == 3 * i && moved(&p->b) == 2 * i);
         assert_int_equal(told.sessions, 2 * i);
         assert_int_equal(told.listeners, i);
         assert_int_equal(told.warnings, 2 * i); /* one a node, for all that changed at once */
-        assert_int_equal(pair_send(&p.b, 100, i, NULL), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_send(&p->b, 100, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 100, i));
         dialer.now_ns += SECOND;
         pair_clock += 2 * SECOND;
     }
     pair_frozen = 0;
     /* And whoever dials now is let in. */
-    pair_dial(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    pair_expect(&p, &p.b, SLUICE_UP);
-    pair_close(&p);
+    pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    pair_expect(p, &p->b, SLUICE_UP);
 }
 
 /* As Soft-RoCE's does, whose address has another place in the device's table then. */
@@ -181,13 +166,20 @@ static void a_queue_pair_that_breaks_afterwards_says_what_came_before(void **sta
     }
 }
 
+static int nodes_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_nodes(*state);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dial_whose_address_changed_looks_its_way_up_again),
-        cmocka_unit_test(also_with_a_route_that_was_found_before),
-        cmocka_unit_test(a_request_under_way_has_a_second_left),
-        cmocka_unit_test(one_try_stays_one_try),
-        cmocka_unit_test(sessions_and_listeners_are_told_of_and_go_on),
+        PAIR_WITH(nodes_opened, a_dial_whose_address_changed_looks_its_way_up_again),
+        PAIR_WITH(nodes_opened, also_with_a_route_that_was_found_before),
+        PAIR_WITH(nodes_opened, a_request_under_way_has_a_second_left),
+        PAIR_WITH(nodes_opened, one_try_stays_one_try),
+        PAIR_WITH(nodes_opened, sessions_and_listeners_are_told_of_and_go_on),
         cmocka_unit_test(a_queue_pair_that_breaks_afterwards_says_what_came_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

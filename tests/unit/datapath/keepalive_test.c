@@ -90,24 +90,21 @@ static void assert_credits_complete(struct side *sender, struct side *receiver) 
 /* ---- staying --------------------------------------------------------------------------------- */
 
 static void idle_sessions_stay_and_say_so(void **state) {
-    (void)state;
-    struct pair p;
-    open_with(&p, INTERVAL, INTERVAL);
-    assert_int_equal(agreed(&p.a), INTERVAL);
-    assert_int_equal(agreed(&p.b), INTERVAL);
-    uint32_t a = posted(&p.a), b = posted(&p.b);
+    struct pair *p = *state;
+    assert_int_equal(agreed(&p->a), INTERVAL);
+    assert_int_equal(agreed(&p->b), INTERVAL);
+    uint32_t a = posted(&p->a), b = posted(&p->b);
     for (unsigned i = 0; i < TICKS(100); i++)
-        tick(&p);
-    assert_up(&p);
+        tick(p);
+    assert_up(p);
     /* One frame in 3/4 to 7/8 of an interval; a credit now and then is one, too. */
-    assert_uint_in_range(posted(&p.a) - a, 100, 100 * 4 / 3 + 1);
-    assert_uint_in_range(posted(&p.b) - b, 100, 100 * 4 / 3 + 1);
-    assert_credits_complete(&p.a, &p.b);
-    assert_credits_complete(&p.b, &p.a);
-    assert_int_equal(pair_send(&p.a, 100, 1, NULL), 0);
-    sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
+    assert_uint_in_range(posted(&p->a) - a, 100, 100 * 4 / 3 + 1);
+    assert_uint_in_range(posted(&p->b) - b, 100, 100 * 4 / 3 + 1);
+    assert_credits_complete(&p->a, &p->b);
+    assert_credits_complete(&p->b, &p->a);
+    assert_int_equal(pair_send(&p->a, 100, 1, NULL), 0);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, 100, 1));
-    pair_close(&p);
 }
 
 static void few_credits_are_enough(void **state) {
@@ -167,39 +164,33 @@ static void the_default_is_ten_seconds(void **state) {
 /* ---- traffic --------------------------------------------------------------------------------- */
 
 static void traffic_is_not_added_to(void **state) {
-    (void)state;
-    struct pair p;
-    open_with(&p, INTERVAL, INTERVAL);
-    uint32_t a = posted(&p.a), b = posted(&p.b);
+    struct pair *p = *state;
+    uint32_t a = posted(&p->a), b = posted(&p->b);
     for (unsigned i = 0; i < TICKS(20); i++) {
         if (i % 8 == 0) { /* one message each way in half an interval */
-            assert_int_equal(pair_send(&p.a, 10, i, NULL), 0);
-            assert_int_equal(pair_send(&p.b, 10, i, NULL), 0);
+            assert_int_equal(pair_send(&p->a, 10, i, NULL), 0);
+            assert_int_equal(pair_send(&p->b, 10, i, NULL), 0);
         }
-        tick(&p);
+        tick(p);
     }
-    assert_int_equal(posted(&p.a) - a, TICKS(20) / 8);
-    assert_int_equal(posted(&p.b) - b, TICKS(20) / 8);
-    assert_int_equal(pair_session(&p.a)->connection.recv.controls +
-                         pair_session(&p.b)->connection.recv.controls,
+    assert_int_equal(posted(&p->a) - a, TICKS(20) / 8);
+    assert_int_equal(posted(&p->b) - b, TICKS(20) / 8);
+    assert_int_equal(pair_session(&p->a)->connection.recv.controls +
+                         pair_session(&p->b)->connection.recv.controls,
                      0);
-    pair_close(&p);
 }
 
 static void who_only_receives_says_that_it_lives(void **state) {
-    (void)state;
-    struct pair p;
-    open_with(&p, INTERVAL, INTERVAL);
-    uint32_t a = posted(&p.a), b = posted(&p.b);
+    struct pair *p = *state;
+    uint32_t a = posted(&p->a), b = posted(&p->b);
     for (unsigned i = 0; i < TICKS(20); i++) {
         if (i % 8 == 0)
-            assert_int_equal(pair_send(&p.b, 10, i, NULL), 0);
-        tick(&p);
+            assert_int_equal(pair_send(&p->b, 10, i, NULL), 0);
+        tick(p);
     }
-    assert_up(&p);
-    assert_int_equal(posted(&p.b) - b, TICKS(20) / 8); /* nothing but its messages */
-    assert_uint_in_range(posted(&p.a) - a, 20, 27);
-    pair_close(&p);
+    assert_up(p);
+    assert_int_equal(posted(&p->b) - b, TICKS(20) / 8); /* nothing but its messages */
+    assert_uint_in_range(posted(&p->a) - a, 20, 27);
 }
 
 /* ---- dying ----------------------------------------------------------------------------------- */
@@ -377,31 +368,28 @@ static void a_loop_that_was_away_blames_nobody(void **state) {
 }
 
 static void a_loop_polled_once_in_an_interval_stays_and_notices(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_event event;
-    open_with(&p, INTERVAL, INTERVAL);
     for (unsigned i = 0; i < TICKS(20); i++) { /* a rarely, b always */
         pair_clock += TICK;
         for (unsigned k = 0; k < 50; k++)
-            assert_false(turn_one(&p.b));
+            assert_false(turn_one(&p->b));
         if (i % 16 == 0)
-            assert_false(turn_one(&p.a));
+            assert_false(turn_one(&p->a));
     }
     unsigned polls = 0; /* now b dies */
-    for (; polls < 6 && p.a.closed == 0; polls++) {
+    for (; polls < 6 && p->a.closed == 0; polls++) {
         pair_clock += INTERVAL;
-        int n = sluice_poll(p.a.loop, &event, 1, 0);
-        for (unsigned k = 0; k < 2000 && n == 0 && pair_session(&p.a)->state > SESSION_UP; k++) {
-            cm_progress(p.a.node->cm, 0);
-            n = sluice_poll(p.a.loop, &event, 1, 0);
+        int n = sluice_poll(p->a.loop, &event, 1, 0);
+        for (unsigned k = 0; k < 2000 && n == 0 && pair_session(&p->a)->state > SESSION_UP; k++) {
+            cm_progress(p->a.node->cm, 0);
+            n = sluice_poll(p->a.loop, &event, 1, 0);
         }
         if (n == 1)
-            pair_note(&p.a, &event);
+            pair_note(&p->a, &event);
     }
-    assert_int_equal(p.a.closed, 1);
+    assert_int_equal(p->a.closed, 1);
     assert_true(polls <= 4);
-    pair_close(&p);
 }
 
 /* A full array with frames behind it: what has arrived counts though nobody has looked at it. */
@@ -435,30 +423,27 @@ static void a_backlog_is_no_silence(void **state) {
 
 /* A peer that has no credits cannot speak: whoever keeps them back does not blame it. */
 static void a_peer_without_credits_is_not_blamed(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     unsigned sent = 0;
-    open_with(&p, INTERVAL, INTERVAL);
-    pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
-    while (pair_send(&p.b, 10, sent, NULL) == 0)
+    pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
+    while (pair_send(&p->b, 10, sent, NULL) == 0)
         sent++;
     for (unsigned i = 0; i < TICKS(60); i++) { /* a takes no events: it holds what came */
         pair_clock += TICK;
-        pair_turns(&p, 100);
+        pair_turns(p, 100);
     }
-    assert_up(&p);
-    assert_true(pair_session(&p.b)->connection.tx.credits < 2);  /* it could not speak */
-    assert_true(pair_session(&p.a)->connection.tx.credits >= 1); /* the last is for CREDIT */
+    assert_up(p);
+    assert_true(pair_session(&p->b)->connection.tx.credits < 2);  /* it could not speak */
+    assert_true(pair_session(&p->a)->connection.tx.credits >= 1); /* the last is for CREDIT */
     for (unsigned i = 0; i < sent; i++) {
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 10, i));
     }
-    quiesce(&p);
+    quiesce(p);
     for (unsigned i = 0; i < TICKS(4); i++)
-        tick(&p);
-    assert_up(&p);
-    assert_credits_complete(&p.b, &p.a);
-    pair_close(&p);
+        tick(p);
+    assert_up(p);
+    assert_credits_complete(&p->b, &p->a);
 }
 
 /* ---- hostile --------------------------------------------------------------------------------- */
@@ -539,21 +524,28 @@ static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
     l->sessions = NULL;
 }
 
+static int both_keep_alive(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_with(*state, INTERVAL, INTERVAL);
+    return 0;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idle_sessions_stay_and_say_so),
+        PAIR_WITH(both_keep_alive, idle_sessions_stay_and_say_so),
         cmocka_unit_test(few_credits_are_enough),
         cmocka_unit_test(the_longer_interval_counts),
         cmocka_unit_test(off_on_one_side_is_off),
         cmocka_unit_test(the_default_is_ten_seconds),
-        cmocka_unit_test(traffic_is_not_added_to),
-        cmocka_unit_test(who_only_receives_says_that_it_lives),
+        PAIR_WITH(both_keep_alive, traffic_is_not_added_to),
+        PAIR_WITH(both_keep_alive, who_only_receives_says_that_it_lives),
         cmocka_unit_test(a_silent_peer_is_closed),
         cmocka_unit_test(a_silent_peer_is_closed_beside_traffic),
         cmocka_unit_test(a_loop_that_was_away_blames_nobody),
-        cmocka_unit_test(a_loop_polled_once_in_an_interval_stays_and_notices),
+        PAIR_WITH(both_keep_alive, a_loop_polled_once_in_an_interval_stays_and_notices),
         cmocka_unit_test(a_backlog_is_no_silence),
-        cmocka_unit_test(a_peer_without_credits_is_not_blamed),
+        PAIR_WITH(both_keep_alive, a_peer_without_credits_is_not_blamed),
         cmocka_unit_test(broken_alives_are_refused),
         cmocka_unit_test(a_flood_of_alives_ends_with_its_credits),
         PAIR_WITH(pair_opened, a_thousand_idle_sessions_cost_nothing_to_speak_of),

@@ -130,54 +130,48 @@ static void fragment(struct pair *p, unsigned flags) {
 
 /* One session after the other sends a little of a message, every three seconds. */
 static void who_trickles_goes_when_others_wait(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     struct side slow[2];
-    open_pair(&p);
     for (unsigned i = 0; i < 2; i++) {
-        another(&p);
-        pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
-        fragment(&p, FRAME_FIRST);
-        slow[i] = p.b;
+        another(p);
+        pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
+        fragment(p, FRAME_FIRST);
+        slow[i] = p->b;
     }
-    another(&p);
-    struct side fast = p.b;
-    assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
+    another(p);
+    struct side fast = p->b;
+    assert_int_equal(pair_send(&p->b, 2 * MIB, 9, NULL), 0);
     sluice_event event = {.type = SLUICE_SENT};
     for (unsigned i = 0; i < 300 && event.type != SLUICE_MESSAGE; i++) {
         for (unsigned k = 0; k < 2 && i % 30 == 0; k++) {
-            p.b = slow[k];
-            if (pair_session(&p.b) && pair_session(&p.b)->connection.tx.credits > 0)
-                fragment(&p, 0);
+            p->b = slow[k];
+            if (pair_session(&p->b) && pair_session(&p->b)->connection.tx.credits > 0)
+                fragment(p, 0);
         }
-        p.b = fast;
+        p->b = fast;
         pair_clock += SECOND / 10;
-        pair_turns(&p, 20);
-        if (sluice_poll(p.a.loop, &event, 1, 0) == 1 && event.type == SLUICE_CLOSED)
+        pair_turns(p, 20);
+        if (sluice_poll(p->a.loop, &event, 1, 0) == 1 && event.type == SLUICE_CLOSED)
             assert_true(pair_clock >= 10 * SECOND);
     }
     assert_int_equal(event.type, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, 2 * MIB, 9));
-    pair_close(&p);
 }
 
 /* A message in frames that waits in line, and one behind it that is announced. */
 static void what_waits_first_has_memory_first(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     uint64_t word = 0;
-    open_pair(&p);
-    another(&p);
-    struct session *s = pair_session(&p.a);
-    pair_grant_all(&p, pair_session(&p.b), s);
-    pair_session(&p.b)->rx.stopped = true;
-    announce(&p, 0, 100000);
-    forge(&p, FRAME_FRAG, FRAME_FIRST, 4 * MIB, &word, sizeof word);
-    announce(&p, 1, 3 * MIB);
-    pair_expect_nothing(&p, &p.a);
+    another(p);
+    struct session *s = pair_session(&p->a);
+    pair_grant_all(p, pair_session(&p->b), s);
+    pair_session(&p->b)->rx.stopped = true;
+    announce(p, 0, 100000);
+    forge(p, FRAME_FRAG, FRAME_FIRST, 4 * MIB, &word, sizeof word);
+    announce(p, 1, 3 * MIB);
+    pair_expect_nothing(p, &p->a);
     assert_false(s->rx.partial);
     assert_true(s->rndv->landing_bytes == 100000 && s->state == SESSION_UP);
-    pair_close(&p);
 }
 
 /* So many sessions of one peer and so many of another, each of which begins a message. */
@@ -224,61 +218,59 @@ static void a_session_that_waits_for_memory_ends_once(void **state) {
 }
 
 static void who_stands_still_stays_while_nobody_waits(void **state) {
-    (void)state;
-    struct pair p;
-    open_pair(&p);
-    another(&p);
-    be_greedy(&p, MIB);
-    another(&p);
+    struct pair *p = *state;
+    another(p);
+    be_greedy(p, MIB);
+    another(p);
     for (unsigned i = 0; i < 300; i++) {
         pair_clock += SECOND;
-        pair_turn(&p);
+        pair_turn(p);
     }
-    expect_large_message(&p, MIB);
-    pair_expect_nothing(&p, &p.a);
-    pair_close(&p);
+    expect_large_message(p, MIB);
+    pair_expect_nothing(p, &p->a);
 }
 
 /* A loop that was not polled for long looks once more, after it has seen what came meanwhile. */
 static void nobody_goes_because_this_loop_was_away(void **state) {
-    (void)state;
-    struct pair p;
-    open_pair(&p);
+    struct pair *p = *state;
     struct session *slow[2];
     for (unsigned i = 0; i < 2; i++) {
-        another(&p);
-        slow[i] = pair_session(&p.a);
-        be_greedy(&p, 2400000);
+        another(p);
+        slow[i] = pair_session(&p->a);
+        be_greedy(p, 2400000);
     }
-    another(&p);
-    assert_int_equal(pair_send(&p.b, 2 * MIB, 9, NULL), 0);
-    pair_expect_nothing(&p, &p.a);
+    another(p);
+    assert_int_equal(pair_send(&p->b, 2 * MIB, 9, NULL), 0);
+    pair_expect_nothing(p, &p->a);
     pair_clock += 60 * SECOND;
-    pair_turn(&p);
+    pair_turn(p);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(slow[i]->state, SESSION_UP);
-    pair_close(&p);
+}
+
+static int opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_pair(*state);
+    return 0;
 }
 
 /* Its peer hung up meanwhile: no queue pair is left to ask which peer it was when the message needs memory. */
 static void a_message_in_frames_is_there_after_the_queue_pair(void **state) {
-    (void)state;
-    struct pair p;
-    open_pair(&p);
-    another(&p);
-    struct session *s = pair_session(&p.a);
-    uint32_t bytes = pair_session(&p.b)->tx.frame_payload + 1;
-    pair_session(&p.b)->tx.rndv_above = UINT64_MAX;
-    assert_int_equal(pair_send(&p.b, bytes, 9, SLUICE_SEND(.tag = 1)), 0);
-    pair_expect(&p, &p.b, SLUICE_SENT); /* the application of the other side takes nothing */
+    struct pair *p = *state;
+    another(p);
+    struct session *s = pair_session(&p->a);
+    uint32_t bytes = pair_session(&p->b)->tx.frame_payload + 1;
+    pair_session(&p->b)->tx.rndv_above = UINT64_MAX;
+    assert_int_equal(pair_send(&p->b, bytes, 9, SLUICE_SEND(.tag = 1)), 0);
+    pair_expect(p, &p->b, SLUICE_SENT); /* the application of the other side takes nothing */
     assert_true(s->rx.held.head && s->rx.held.head->next);
-    sluice_hangup(p.b.session, 0);
-    pair_await(&p, s->state == SESSION_GONE);
+    sluice_hangup(p->b.session, 0);
+    pair_await(p, s->state == SESSION_GONE);
     assert_true(!s->connection.qp && s->rx.held.head && !s->landing.of_peer);
-    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, bytes, 9));
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_close(&p);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
 }
 
 int main(void) {
@@ -286,13 +278,13 @@ int main(void) {
         cmocka_unit_test(a_session_that_holds_nothing_gets_memory),
         cmocka_unit_test(who_announced_and_stands_still_goes_when_others_wait),
         cmocka_unit_test(who_began_and_stands_still_goes_when_others_wait),
-        cmocka_unit_test(who_trickles_goes_when_others_wait),
-        cmocka_unit_test(what_waits_first_has_memory_first),
+        PAIR_WITH(opened, who_trickles_goes_when_others_wait),
+        PAIR_WITH(opened, what_waits_first_has_memory_first),
         cmocka_unit_test(one_peer_leaves_memory_to_others),
         cmocka_unit_test(a_session_that_waits_for_memory_ends_once),
-        cmocka_unit_test(who_stands_still_stays_while_nobody_waits),
-        cmocka_unit_test(nobody_goes_because_this_loop_was_away),
-        cmocka_unit_test(a_message_in_frames_is_there_after_the_queue_pair),
+        PAIR_WITH(opened, who_stands_still_stays_while_nobody_waits),
+        PAIR_WITH(opened, nobody_goes_because_this_loop_was_away),
+        PAIR_WITH(opened, a_message_in_frames_is_there_after_the_queue_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

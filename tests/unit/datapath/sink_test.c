@@ -25,81 +25,72 @@ static int get(struct memory *m, uint64_t bytes, uint64_t tag) {
     return sluice_get(m->pair.b.session, m->here, 0, bytes, &m->token, 0, SLUICE_SEND(.tag = tag));
 }
 
-static void opened(struct memory *m) {
+static int opened(void **state) {
+    static struct memory of_test;
+    struct memory *m = *state = &of_test;
     memory_open(m, 4 << 20, PAIR_LINK());
     assert_true(m->pair.b.node->traits.sink_is_target);
     memory_fill(memory_there(m), m->bytes, 5);
+    return 0;
 }
 
 static void a_get_that_nothing_can_be_registered_for_is_enomem(void **state) {
-    (void)state;
-    struct memory m;
-    opened(&m);
+    struct memory *m = *state;
     plan("call=reg_mr errno=ENOMEM");
     for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(get(&m, i ? 2 << 20 : 100, i + 1), 0);
-        memory_done(&m, i + 1, SLUICE_ENOMEM);
+        assert_int_equal(get(m, i ? 2 << 20 : 100, i + 1), 0);
+        memory_done(m, i + 1, SLUICE_ENOMEM);
     }
-    assert_true(memory_untouched(memory_here(&m), m.bytes));
+    assert_true(memory_untouched(memory_here(m), m->bytes));
     plan(NULL);
-    assert_int_equal(get(&m, 2 << 20, 3), 0); /* the session lives */
-    memory_done(&m, 3, 0);
-    assert_true(memory_holds(memory_here(&m), 2 << 20, 5));
-    assert_int_equal(sluice_region_close(m.here), 0); /* and nothing uses it any more */
-    m.here = NULL;
-    memory_close(&m);
+    assert_int_equal(get(m, 2 << 20, 3), 0); /* the session lives */
+    memory_done(m, 3, 0);
+    assert_true(memory_holds(memory_here(m), 2 << 20, 5));
+    assert_int_equal(sluice_region_close(m->here), 0); /* and nothing uses it any more */
+    m->here = NULL;
 }
 
 /* The third of the eight chunks finds no registration, and is made when one before it is there. */
 static void a_large_get_goes_on_with_what_comes_back(void **state) {
-    (void)state;
-    struct memory m;
-    opened(&m);
+    struct memory *m = *state;
     plan("call=reg_mr n=3 errno=ENOMEM");
-    assert_int_equal(get(&m, 2 << 20, 1), 0);
-    memory_done(&m, 1, 0);
+    assert_int_equal(get(m, 2 << 20, 1), 0);
+    memory_done(m, 1, 0);
     plan(NULL);
-    assert_true(memory_holds(memory_here(&m), 2 << 20, 5));
-    assert_true(memory_untouched(memory_here(&m) + (2 << 20), m.bytes - (2 << 20)));
-    memory_close(&m);
+    assert_true(memory_holds(memory_here(m), 2 << 20, 5));
+    assert_true(memory_untouched(memory_here(m) + (2 << 20), m->bytes - (2 << 20)));
 }
 
 /* A put that the peer's device refuses was sent all the same. It is not told as done. */
 static void a_put_that_was_refused_is_not_done(void **state) {
-    (void)state;
-    struct memory m;
+    struct memory *m = *state;
     sluice_error e;
-    opened(&m);
-    sluice_token old = m.token;
-    assert_int_equal(sluice_region_revoke(m.there, &e), 0);
-    assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 100, &old, 0, SLUICE_SEND(.tag = 1)),
+    sluice_token old = m->token;
+    assert_int_equal(sluice_region_revoke(m->there, &e), 0);
+    assert_int_equal(sluice_put(m->pair.b.session, m->here, 0, 100, &old, 0, SLUICE_SEND(.tag = 1)),
                      0);
-    memory_done(&m, 1, SLUICE_EUNKNOWN);
-    assert_true(memory_holds(memory_there(&m), m.bytes, 5));
-    assert_int_equal(pair_expect(&m.pair, &m.pair.b, SLUICE_CLOSED).reason,
+    memory_done(m, 1, SLUICE_EUNKNOWN);
+    assert_true(memory_holds(memory_there(m), m->bytes, 5));
+    assert_int_equal(pair_expect(&m->pair, &m->pair.b, SLUICE_CLOSED).reason,
                      SLUICE_REASON_PEER_LOST);
-    memory_close(&m);
 }
 
 /* Nobody waits for the answer to a READ but who asked to hear of something. */
 static void only_what_has_a_tag_is_confirmed(void **state) {
-    (void)state;
-    struct memory m;
-    opened(&m);
-    struct session *s = pair_session(&m.pair.b);
+    struct memory *m = *state;
+    struct session *s = pair_session(&m->pair.b);
     assert_true(s->connection.confirm.on && s->connection.confirm.probe_known);
     for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(pair_send(&m.pair.b, 100, i, NULL), 0);
+        assert_int_equal(pair_send(&m->pair.b, 100, i, NULL), 0);
         assert_int_equal(s->connection.confirm.flying, 0);
-        pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
+        pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
     }
     for (unsigned i = 0; i < 50; i++) {
-        assert_int_equal(pair_send(&m.pair.b, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
+        assert_int_equal(pair_send(&m->pair.b, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
         assert_uint_in_range(s->connection.confirm.flying, 0, CONFIRMS_MAX);
-        pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
-        assert_int_equal(pair_expect(&m.pair, &m.pair.b, SLUICE_SENT).tag, i + 1);
+        pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_expect(&m->pair, &m->pair.b, SLUICE_SENT).tag, i + 1);
     }
-    memory_close(&m);
 }
 
 /* As if the device told of this receive now, once more. */
@@ -114,42 +105,45 @@ static void tell_again(struct side *side, struct sluice_msg *msg, uint32_t qp_nu
 
 /* Of one that completed and is nobody's; that another session has; that this session has posted again. */
 static void a_receive_that_is_told_of_twice_counts_once(void **state) {
-    (void)state;
-    struct memory m;
-    opened(&m);
-    struct session *s = pair_session(&m.pair.a);
+    struct memory *m = *state;
+    struct session *s = pair_session(&m->pair.a);
     struct recv_queue *q = &s->connection.recv.own;
     assert_true(q->posted > 0 && q->posted < q->depth);
     struct sluice_msg *msg = q->trail[q->trail_next ? q->trail_next - 1 : q->depth - 1];
     uint32_t posted = q->posted, number = s->connection.cm.qp_num;
-    tell_again(&m.pair.a, msg, number + 1); /* it was posted anew, elsewhere */
+    tell_again(&m->pair.a, msg, number + 1); /* it was posted anew, elsewhere */
     for (unsigned i = 0; i < 3; i++)
-        pair_turn(&m.pair);
+        pair_turn(&m->pair);
     assert_int_equal(q->posted, posted);
     msg = NULL;
-    assert_int_equal(sluice_alloc(m.pair.a.node, 100, &msg), 0); /* of nobody */
-    tell_again(&m.pair.a, msg, number);
+    assert_int_equal(sluice_alloc(m->pair.a.node, 100, &msg), 0); /* of nobody */
+    tell_again(&m->pair.a, msg, number);
     for (unsigned i = 0; i < 3; i++)
-        pair_turn(&m.pair);
+        pair_turn(&m->pair);
     msg->owner = s; /* it was this one's, and is not out */
-    tell_again(&m.pair.a, msg, number);
+    tell_again(&m->pair.a, msg, number);
     for (unsigned i = 0; i < 3; i++)
-        pair_turn(&m.pair);
+        pair_turn(&m->pair);
     assert_int_equal(q->posted, posted);
     msg->owner = NULL;
     sluice_free(msg);
-    assert_int_equal(pair_send(&m.pair.b, 100, 1, NULL), 0);
-    pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
-    memory_close(&m);
+    assert_int_equal(pair_send(&m->pair.b, 100, 1, NULL), 0);
+    pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
+}
+
+static int closed(void **state) {
+    memory_close(*state);
+    return 0;
 }
 
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_get_that_nothing_can_be_registered_for_is_enomem),
-        cmocka_unit_test(a_large_get_goes_on_with_what_comes_back),
-        cmocka_unit_test(a_put_that_was_refused_is_not_done),
-        cmocka_unit_test(only_what_has_a_tag_is_confirmed),
-        cmocka_unit_test(a_receive_that_is_told_of_twice_counts_once),
+        WITH(opened, a_get_that_nothing_can_be_registered_for_is_enomem),
+        WITH(opened, a_large_get_goes_on_with_what_comes_back),
+        WITH(opened, a_put_that_was_refused_is_not_done),
+        WITH(opened, only_what_has_a_tag_is_confirmed),
+        WITH(opened, a_receive_that_is_told_of_twice_counts_once),
     };
     setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -38,7 +38,9 @@ static void tell_again(struct pair *p, const struct sluice_msg *msg, uint32_t qp
 
 static struct ibv_context_ops *polled;
 
-static void open_watched(struct pair *p) {
+static int open_watched(void **state) {
+    static struct pair of_test;
+    struct pair *p = *state = &of_test;
     pair_open(p, PAIR_NODE(), PAIR_LINK());
     pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
     memset(&again, 0, sizeof again);
@@ -47,11 +49,14 @@ static void open_watched(struct pair *p) {
     polled = &again.cq->context->ops;
     real_poll = polled->poll_cq;
     polled->poll_cq = poll_again;
+    return 0;
 }
 
-static void close_watched(struct pair *p) {
+static int close_watched(void **state) {
+    struct pair *p = *state;
     polled->poll_cq = real_poll;
     pair_close(p);
+    return 0;
 }
 
 /* From a to b, which borrows it. */
@@ -69,72 +74,61 @@ static void talk(struct pair *p) {
 }
 
 static void a_message_that_the_application_has_stays_its_own(void **state) {
-    (void)state;
-    struct pair p;
-    open_watched(&p);
-    sluice_msg *kept = one_message(&p, 1);
+    struct pair *p = *state;
+    sluice_msg *kept = one_message(p, 1);
     sluice_keep(kept);
     struct ibv_wc first = again.last;
     assert_ptr_equal((void *)(uintptr_t)first.wr_id, kept);
-    tell_again(&p, kept, first.qp_num);
-    talk(&p);
+    tell_again(p, kept, first.qp_num);
+    talk(p);
     assert_true(pair_check(kept, 100, 1));
     sluice_free(kept);
-    talk(&p);
-    close_watched(&p);
+    talk(p);
 }
 
 static void a_buffer_that_waits_to_be_posted_again_is_posted_once(void **state) {
-    (void)state;
-    struct pair p;
-    open_watched(&p);
-    sluice_msg *borrowed = one_message(&p, 1); /* given back by the next poll */
-    tell_again(&p, borrowed, again.last.qp_num);
-    talk(&p);
-    close_watched(&p);
+    struct pair *p = *state;
+    sluice_msg *borrowed = one_message(p, 1); /* given back by the next poll */
+    tell_again(p, borrowed, again.last.qp_num);
+    talk(p);
 }
 
 static void a_buffer_that_went_back_stays_nobodys(void **state) {
-    (void)state;
-    struct pair p;
-    open_watched(&p);
-    struct side older = p.b;
-    sluice_msg *kept = one_message(&p, 1);
+    struct pair *p = *state;
+    struct side older = p->b;
+    sluice_msg *kept = one_message(p, 1);
     sluice_keep(kept);
     struct ibv_wc first = again.last;
     sluice_hangup(older.session, 0);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE));
+    pair_expect(p, &p->b, SLUICE_CLOSED);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
     sluice_free(kept);
-    tell_again(&p, kept, first.qp_num);
-    talk(&p);
-    close_watched(&p);
+    tell_again(p, kept, first.qp_num);
+    talk(p);
 }
 
 static void a_buffer_of_another_session_stays_there(void **state) {
-    (void)state;
-    struct pair p;
-    open_watched(&p);
-    uint32_t older = pair_session(&p.b)->connection.cm.qp_num;
-    sluice_hangup(p.b.session, 0);
-    pair_expect(&p, &p.b, SLUICE_CLOSED);
-    pair_expect(&p, &p.a, SLUICE_CLOSED);
-    pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE));
-    struct session *s = pair_session(&p.b);
+    struct pair *p = *state;
+    uint32_t older = pair_session(&p->b)->connection.cm.qp_num;
+    sluice_hangup(p->b.session, 0);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
+    struct session *s = pair_session(&p->b);
     assert_int_not_equal(s->connection.cm.qp_num, older);
-    tell_again(&p, s->connection.recv.own.trail[0], older);
-    talk(&p);
-    close_watched(&p);
+    tell_again(p, s->connection.recv.own.trail[0], older);
+    talk(p);
 }
 
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, close_watched)
     setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_that_the_application_has_stays_its_own),
-        cmocka_unit_test(a_buffer_that_waits_to_be_posted_again_is_posted_once),
-        cmocka_unit_test(a_buffer_that_went_back_stays_nobodys),
-        cmocka_unit_test(a_buffer_of_another_session_stays_there),
+        WITH(open_watched, a_message_that_the_application_has_stays_its_own),
+        WITH(open_watched, a_buffer_that_waits_to_be_posted_again_is_posted_once),
+        WITH(open_watched, a_buffer_that_went_back_stays_nobodys),
+        WITH(open_watched, a_buffer_of_another_session_stays_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

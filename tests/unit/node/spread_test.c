@@ -141,21 +141,18 @@ static struct sluice_loop *loop_of(sluice_session s) {
 /* ---- listening ------------------------------------------------------------------------------- */
 
 static void twelve_sessions_land_four_on_each_loop(void **state) {
-    (void)state;
-    struct spread t;
-    spread_open(&t, NULL);
-    connect_some(&t, 12);
+    struct spread *t = *state;
+    connect_some(t, 12);
     for (int i = 0; i < LOOPS; i++) {
-        assert_int_equal(t.seen[i].up, 4);
+        assert_int_equal(t->seen[i].up, 4);
         for (int k = 0; k < 4; k++) /* each loop only sees its own */
-            assert_ptr_equal(loop_of(t.seen[i].sessions[k]), t.loop[i]);
+            assert_ptr_equal(loop_of(t->seen[i].sessions[k]), t->loop[i]);
     }
     for (int k = 0; k < 12; k++)
-        assert_int_equal(sluice_send_copy(t.dialed.sessions[k], &k, sizeof k, NULL), 0);
-    UNTIL(&t, t.seen[0].messages + t.seen[1].messages + t.seen[2].messages == 12);
+        assert_int_equal(sluice_send_copy(t->dialed.sessions[k], &k, sizeof k, NULL), 0);
+    UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages == 12);
     for (int i = 0; i < LOOPS; i++)
-        assert_int_equal(t.seen[i].messages, 4);
-    spread_close(&t);
+        assert_int_equal(t->seen[i].messages, 4);
 }
 
 static void on_event(const sluice_event *event, void *arg) {
@@ -177,114 +174,96 @@ static void with_a_handler_it_runs_on_the_loops(void **state) {
 }
 
 static void the_loop_that_lost_its_sessions_gets_the_next(void **state) {
-    (void)state;
-    struct spread t;
-    spread_open(&t, NULL);
-    connect_some(&t, 9);
+    struct spread *t = *state;
+    connect_some(t, 9);
     for (int k = 0; k < 3; k++)
-        sluice_hangup(t.seen[1].sessions[k], 0);
-    UNTIL(&t, t.seen[1].closed == 3 && t.dialed.closed == 3 && assigned(t.loop[1]) == 0);
-    connect_some(&t, 3);
-    assert_int_equal(t.seen[0].up, 3);
-    assert_int_equal(t.seen[1].up, 6);
-    assert_int_equal(t.seen[2].up, 3);
-    spread_close(&t);
+        sluice_hangup(t->seen[1].sessions[k], 0);
+    UNTIL(t, t->seen[1].closed == 3 && t->dialed.closed == 3 && assigned(t->loop[1]) == 0);
+    connect_some(t, 3);
+    assert_int_equal(t->seen[0].up, 3);
+    assert_int_equal(t->seen[1].up, 6);
+    assert_int_equal(t->seen[2].up, 3);
 }
 
 /* Sessions are counted, not how many listeners name a loop. */
 static void a_loop_of_many_listeners_gets_no_fewer_sessions(void **state) {
-    (void)state;
-    struct spread t;
-    spread_open(&t, NULL);
+    struct spread *t = *state;
     char first[64];
-    memcpy(first, t.address, sizeof first);
+    memcpy(first, t->address, sizeof first);
     for (int i = 0; i < 5; i++)
-        listen_on(&t, &t.loop[0], 1, NULL, 0);
-    memcpy(t.address, first, sizeof first);
-    connect_some(&t, 6);
+        listen_on(t, &t->loop[0], 1, NULL, 0);
+    memcpy(t->address, first, sizeof first);
+    connect_some(t, 6);
     for (int i = 0; i < LOOPS; i++)
-        assert_int_equal(t.seen[i].up, 2);
-    spread_close(&t);
+        assert_int_equal(t->seen[i].up, 2);
 }
 
 static void a_loop_stays_open_while_a_listener_lists_it(void **state) {
-    (void)state;
-    struct spread t;
-    spread_open(&t, NULL);
+    struct spread *t = *state;
     for (int i = 0; i < LOOPS; i++)
-        assert_int_equal(sluice_loop_close(t.loop[i]), SLUICE_EINVAL);
-    sluice_unlisten(t.listener);
-    UNTIL(&t, atomic_load(&t.loop[2]->assigned) == 0);
+        assert_int_equal(sluice_loop_close(t->loop[i]), SLUICE_EINVAL);
+    sluice_unlisten(t->listener);
+    UNTIL(t, atomic_load(&t->loop[2]->assigned) == 0);
     for (int i = 0; i < LOOPS; i++) {
-        assert_int_equal(sluice_loop_close(t.loop[i]), 0);
-        t.loop[i] = NULL;
+        assert_int_equal(sluice_loop_close(t->loop[i]), 0);
+        t->loop[i] = NULL;
     }
-    spread_close(&t);
 }
 
 static void a_listener_that_fails_lets_its_loops_go(void **state) {
-    (void)state;
-    struct spread t;
+    struct spread *t = *state;
     sluice_listener other;
     sluice_error e = {0};
-    spread_open(&t, NULL);
-    uint32_t before = atomic_load(&t.loop[1]->assigned);
-    const sluice_link_options *link = SLUICE_LINK(.loops = t.loop, .loop_count = LOOPS);
-    assert_int_equal(sluice_listen(t.a, t.address, link, &other, &e), SLUICE_EADDRESS);
-    assert_int_equal(atomic_load(&t.loop[1]->assigned), before);
-    assert_int_equal(atomic_load(&t.loop[1]->listed), 1);
-    spread_close(&t);
+    uint32_t before = atomic_load(&t->loop[1]->assigned);
+    const sluice_link_options *link = SLUICE_LINK(.loops = t->loop, .loop_count = LOOPS);
+    assert_int_equal(sluice_listen(t->a, t->address, link, &other, &e), SLUICE_EADDRESS);
+    assert_int_equal(atomic_load(&t->loop[1]->assigned), before);
+    assert_int_equal(atomic_load(&t->loop[1]->listed), 1);
 }
 
 /* A session keeps nothing of its listener's array, whose place another listener takes. */
 static void sessions_outlive_the_listener_on_their_loops(void **state) {
-    (void)state;
-    struct spread t;
-    spread_open(&t, NULL);
-    connect_some(&t, 6);
-    sluice_unlisten(t.listener);
-    UNTIL(&t, atomic_load(&t.loop[2]->listed) == 0);
+    struct spread *t = *state;
+    connect_some(t, 6);
+    sluice_unlisten(t->listener);
+    UNTIL(t, atomic_load(&t->loop[2]->listed) == 0);
     for (int i = 0; i < LOOPS; i++) {
-        const struct session *s = session_table_find(t.seen[i].sessions[0].id);
+        const struct session *s = session_table_find(t->seen[i].sessions[0].id);
         assert_null(s->link_config.loops);
         assert_int_equal(s->link_config.loop_count, 0);
-        assert_int_equal(sluice_loop_close(t.loop[i]), SLUICE_EINVAL); /* it has sessions */
+        assert_int_equal(sluice_loop_close(t->loop[i]), SLUICE_EINVAL); /* it has sessions */
     }
-    listen_on(&t, &t.loop[2], 1, NULL, 0);
+    listen_on(t, &t->loop[2], 1, NULL, 0);
     for (int k = 0; k < 6; k++)
-        assert_int_equal(sluice_send_copy(t.dialed.sessions[k], &k, sizeof k, NULL), 0);
-    UNTIL(&t, t.seen[0].messages + t.seen[1].messages + t.seen[2].messages == 6);
+        assert_int_equal(sluice_send_copy(t->dialed.sessions[k], &k, sizeof k, NULL), 0);
+    UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages == 6);
     for (int i = 0; i < LOOPS; i++)
-        assert_int_equal(t.seen[i].messages, 2);
-    spread_close(&t);
+        assert_int_equal(t->seen[i].messages, 2);
 }
 
 /* ---- dialing --------------------------------------------------------------------------------- */
 
 static void a_dial_with_loops_takes_one_at_once(void **state) {
-    (void)state;
-    struct spread t;
+    struct spread *t = *state;
     sluice_session s[6];
     sluice_error e = {0};
-    spread_open(&t, NULL);
-    sluice_loop *own[2] = {open_loop(t.b), open_loop(t.b)};
+    sluice_loop *own[2] = {open_loop(t->b), open_loop(t->b)};
     for (int i = 0; i < 6; i++) {
         sluice_loop *loops[2] = {own[0], own[1]};
         const sluice_link_options *link = SLUICE_LINK(.loops = loops, .loop_count = 2);
-        assert_int_equal(sluice_dial(t.b, t.address, link, &s[i], &e), 0);
+        assert_int_equal(sluice_dial(t->b, t->address, link, &s[i], &e), 0);
         assert_ptr_equal(loop_of(s[i]), own[i % 2]);
         assert_null(session_table_find(s[i].id)->link_config.loops);
     }
     struct seen seen[2] = {{0}};
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (seen[0].up + seen[1].up < 6 && env_now(&env_default) < limit) {
-        turn(&t);
+        turn(t);
         poll_into(own[0], &seen[0]);
         poll_into(own[1], &seen[1]);
     }
     assert_int_equal(seen[0].up, 3);
     assert_int_equal(seen[1].up, 3);
-    spread_close(&t);
 }
 
 /*
@@ -292,32 +271,42 @@ static void a_dial_with_loops_takes_one_at_once(void **state) {
  * that lets go of a loop which is not its node's any more must not touch it.
  */
 static void a_loop_that_was_closed_is_not_let_go(void **state) {
-    (void)state;
-    struct spread t;
-    spread_open(&t, NULL);
-    sluice_loop *loops[2] = {t.dialer, t.loop[0]}; /* the first has become another node's */
+    struct spread *t = *state;
+    sluice_loop *loops[2] = {t->dialer, t->loop[0]}; /* the first has become another node's */
     const struct link_config link = {.loops = loops, .loop_count = 2};
     worker_select_hold(&link);
-    assert_int_equal(atomic_load(&t.loop[0]->listed), 2);
-    worker_select_release(t.a, &link);
-    assert_int_equal(atomic_load(&t.dialer->listed), 1);
-    assert_int_equal(atomic_load(&t.dialer->assigned), 1);
-    assert_int_equal(atomic_load(&t.loop[0]->listed), 1);
-    assert_int_equal(atomic_load(&t.loop[0]->assigned), 1);
-    spread_close(&t);
+    assert_int_equal(atomic_load(&t->loop[0]->listed), 2);
+    worker_select_release(t->a, &link);
+    assert_int_equal(atomic_load(&t->dialer->listed), 1);
+    assert_int_equal(atomic_load(&t->dialer->assigned), 1);
+    assert_int_equal(atomic_load(&t->loop[0]->listed), 1);
+    assert_int_equal(atomic_load(&t->loop[0]->assigned), 1);
+}
+
+static int opened(void **state) {
+    static struct spread of_test;
+    *state = &of_test;
+    spread_open(*state, NULL);
+    return 0;
+}
+
+static int closed(void **state) {
+    spread_close(*state);
+    return 0;
 }
 
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(twelve_sessions_land_four_on_each_loop),
+        WITH(opened, twelve_sessions_land_four_on_each_loop),
         cmocka_unit_test(with_a_handler_it_runs_on_the_loops),
-        cmocka_unit_test(the_loop_that_lost_its_sessions_gets_the_next),
-        cmocka_unit_test(a_loop_of_many_listeners_gets_no_fewer_sessions),
-        cmocka_unit_test(a_loop_stays_open_while_a_listener_lists_it),
-        cmocka_unit_test(a_listener_that_fails_lets_its_loops_go),
-        cmocka_unit_test(sessions_outlive_the_listener_on_their_loops),
-        cmocka_unit_test(a_dial_with_loops_takes_one_at_once),
-        cmocka_unit_test(a_loop_that_was_closed_is_not_let_go),
+        WITH(opened, the_loop_that_lost_its_sessions_gets_the_next),
+        WITH(opened, a_loop_of_many_listeners_gets_no_fewer_sessions),
+        WITH(opened, a_loop_stays_open_while_a_listener_lists_it),
+        WITH(opened, a_listener_that_fails_lets_its_loops_go),
+        WITH(opened, sessions_outlive_the_listener_on_their_loops),
+        WITH(opened, a_dial_with_loops_takes_one_at_once),
+        WITH(opened, a_loop_that_was_closed_is_not_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
