@@ -79,3 +79,30 @@ void iwarp_start(void) {
     setenv("SLUICE_SOFT_MPA_MS", "2000", 1); /* two tests wait for it, all others answer sooner */
     setenv("SLUICE_SOFT_CM_TIMEOUT_MS", "20000", 1);
 }
+
+/* ---- as the set-up of a test ---- */
+
+static struct iwarp_ends ends_of_test;
+
+int iwarp_listening(void **state) {
+    *state = &ends_of_test;
+    iwarp_listen(*state);
+    return 0;
+}
+
+int iwarp_requested(void **state) {
+    *state = &ends_of_test;
+    iwarp_request(*state);
+    return 0;
+}
+
+int iwarp_connected(void **state) {
+    *state = &ends_of_test;
+    iwarp_up(*state);
+    return 0;
+}
+
+int iwarp_closed(void **state) {
+    iwarp_close(*state);
+    return 0;
+}

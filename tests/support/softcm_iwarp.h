@@ -26,6 +26,12 @@ void iwarp_request(struct iwarp_ends *s);
 void iwarp_up(struct iwarp_ends *s);
 /* Frees all of it. */
 void iwarp_close(struct iwarp_ends *s);
+/* A test that finds such ends in *state, and leaves them to be closed. */
+#define IWARP_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, iwarp_closed)
+int iwarp_listening(void **state);
+int iwarp_requested(void **state);
+int iwarp_connected(void **state);
+int iwarp_closed(void **state);
 /* All its receives were flushed, in order. */
 void iwarp_expect_flushed(struct sv_end *e);
 /* A message of the dialer's arrives in the listener's first receive. */

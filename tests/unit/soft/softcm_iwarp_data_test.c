@@ -19,142 +19,119 @@ static int post(struct sv_end *e, enum ibv_wr_opcode opcode, struct ibv_sge sge,
 }
 
 static void immediate_data_and_atomics_are_not_taken(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
+    struct iwarp_ends *s = *state;
     static const enum ibv_wr_opcode missing[] = {IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_IMM,
                                                  IBV_WR_ATOMIC_CMP_AND_SWP,
                                                  IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_BIND_MW};
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++)
-        assert_int_equal(post(&s.dialer, missing[i], sv_sge(&s.dialer, 0, 8), &s.listener), EINVAL);
-    iwarp_message(&s.dialer, &s.listener); /* nothing is stuck */
-    iwarp_close(&s);
+        assert_int_equal(post(&s->dialer, missing[i], sv_sge(&s->dialer, 0, 8), &s->listener),
+                         EINVAL);
+    iwarp_message(&s->dialer, &s->listener); /* nothing is stuck */
 }
 
 static void a_read_needs_a_sink_that_may_be_written(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
+    struct iwarp_ends *s = *state;
     const int sink = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-    struct ibv_mr *open = soft_reg_mr(s.dialer.pd, s.dialer.buf, 4096, sink);
-    struct ibv_mr *closed = soft_reg_mr(s.dialer.pd, s.dialer.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_mr *open = soft_reg_mr(s->dialer.pd, s->dialer.buf, 4096, sink);
+    struct ibv_mr *closed = soft_reg_mr(s->dialer.pd, s->dialer.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
     struct ibv_mr *source =
-        soft_reg_mr(s.listener.pd, s.listener.buf, 4096, IBV_ACCESS_REMOTE_READ);
+        soft_reg_mr(s->listener.pd, s->listener.buf, 4096, IBV_ACCESS_REMOTE_READ);
     assert_true(open && closed && source);
-    struct sv_end from = s.listener;
+    struct sv_end from = s->listener;
     from.mr = source;
-    sv_fill(s.listener.buf, 64, 3);
-    struct ibv_sge sge = {(uintptr_t)s.dialer.buf + 512, 64, open->lkey};
-    assert_int_equal(post(&s.dialer, IBV_WR_RDMA_READ, sge, &from), 0);
-    assert_int_equal(sv_poll(s.dialer.scq).status, IBV_WC_SUCCESS);
-    sv_check(s.dialer.buf + 512, 64, 3);
-    memset(s.dialer.buf + 512, 0, 64);
+    sv_fill(s->listener.buf, 64, 3);
+    struct ibv_sge sge = {(uintptr_t)s->dialer.buf + 512, 64, open->lkey};
+    assert_int_equal(post(&s->dialer, IBV_WR_RDMA_READ, sge, &from), 0);
+    assert_int_equal(sv_poll(s->dialer.scq).status, IBV_WC_SUCCESS);
+    sv_check(s->dialer.buf + 512, 64, 3);
+    memset(s->dialer.buf + 512, 0, 64);
     sge.lkey = closed->lkey;
-    assert_int_equal(post(&s.dialer, IBV_WR_RDMA_READ, sge, &from), 0);
-    assert_int_equal(sv_poll(s.dialer.scq).status, IBV_WC_LOC_PROT_ERR);
-    assert_int_equal(s.dialer.buf[512], 0);
-    assert_int_equal(ct_take(s.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(post(&s->dialer, IBV_WR_RDMA_READ, sge, &from), 0);
+    assert_int_equal(sv_poll(s->dialer.scq).status, IBV_WC_LOC_PROT_ERR);
+    assert_int_equal(s->dialer.buf[512], 0);
+    assert_int_equal(ct_take(s->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(soft_dereg_mr(open) | soft_dereg_mr(closed) | soft_dereg_mr(source), 0);
-    iwarp_close(&s);
 }
 
 static void nothing_that_is_posted_in_err_completes(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
-    assert_int_equal(sv_to(&s.dialer, IBV_QPS_ERR), 0);
-    iwarp_expect_flushed(&s.dialer); /* before the call returned */
-    assert_int_equal(sv_send(&s.dialer, 1, 0, 8, IBV_SEND_SIGNALED), 0);
-    assert_int_equal(sv_recv(&s.dialer, 2, 0, 64), 0);
-    sv_stays_empty(s.dialer.scq, s.dialer.rcq);
-    iwarp_close(&s);
+    struct iwarp_ends *s = *state;
+    assert_int_equal(sv_to(&s->dialer, IBV_QPS_ERR), 0);
+    iwarp_expect_flushed(&s->dialer); /* before the call returned */
+    assert_int_equal(sv_send(&s->dialer, 1, 0, 8, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(sv_recv(&s->dialer, 2, 0, 64), 0);
+    sv_stays_empty(s->dialer.scq, s->dialer.rcq);
 }
 
 /* There is no RNR: nobody waits for a receive. */
 static void a_send_without_a_receive_ends_the_connection(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
+    struct iwarp_ends *s = *state;
     for (unsigned i = 0; i <= RECEIVES; i++)
-        assert_int_equal(sv_send(&s.dialer, i, 4096, 40, 0), 0);
+        assert_int_equal(sv_send(&s->dialer, i, 4096, 40, 0), 0);
     for (unsigned i = 0; i < RECEIVES; i++)
-        assert_int_equal(sv_poll(s.listener.rcq).status, IBV_WC_SUCCESS);
+        assert_int_equal(sv_poll(s->listener.rcq).status, IBV_WC_SUCCESS);
     struct ibv_wc wc;
-    while (sv_state(&s.listener) != IBV_QPS_ERR)
-        assert_int_equal(ibv_poll_cq(s.listener.rcq, 1, &wc), 0); /* it looks at what came */
-    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    iwarp_close(&s);
+    while (sv_state(&s->listener) != IBV_QPS_ERR)
+        assert_int_equal(ibv_poll_cq(s->listener.rcq, 1, &wc), 0); /* it looks at what came */
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 /* A refused WRITE was sent all the same; nothing was written, and the connection ends. */
 static void a_refused_write_is_not_told_to_who_wrote(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
+    struct iwarp_ends *s = *state;
     struct ibv_mr *closed =
-        soft_reg_mr(s.listener.pd, s.listener.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
+        soft_reg_mr(s->listener.pd, s->listener.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
     assert_non_null(closed);
-    struct sv_end to = s.listener;
+    struct sv_end to = s->listener;
     to.mr = closed;
-    memset(s.listener.buf, 0, 64);
-    memset(s.dialer.buf, 1, 64);
-    assert_int_equal(post(&s.dialer, IBV_WR_RDMA_WRITE, sv_sge(&s.dialer, 0, 64), &to), 0);
-    struct ibv_wc wc = sv_poll(s.dialer.scq);
+    memset(s->listener.buf, 0, 64);
+    memset(s->dialer.buf, 1, 64);
+    assert_int_equal(post(&s->dialer, IBV_WR_RDMA_WRITE, sv_sge(&s->dialer, 0, 64), &to), 0);
+    struct ibv_wc wc = sv_poll(s->dialer.scq);
     assert_true(wc.status == IBV_WC_SUCCESS || wc.status == IBV_WC_WR_FLUSH_ERR);
-    while (sv_state(&s.listener) != IBV_QPS_ERR)
-        (void)ibv_poll_cq(s.listener.rcq, 1, &wc);
-    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(s.listener.buf[0], 0);
+    while (sv_state(&s->listener) != IBV_QPS_ERR)
+        (void)ibv_poll_cq(s->listener.rcq, 1, &wc);
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(s->listener.buf[0], 0);
     assert_int_equal(soft_dereg_mr(closed), 0);
-    iwarp_close(&s);
 }
 
 static void one_send_before_the_connection_blocks_the_queue_for_good(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_listen(&s);
-    assert_int_equal(sv_send(&s.dialer, 1, 4096, 40, IBV_SEND_SIGNALED), ENOTCONN);
-    struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
-    assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    s.cm.passive = ct_request(s.cm.passive_channel);
-    param = iwarp_param(&s.listener, NULL, 0);
-    assert_int_equal(soft_accept(s.cm.passive, &param), 0);
-    assert_int_equal(ct_take(s.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(sv_send(&s.dialer, 2, 4096, 40, IBV_SEND_SIGNALED), 0);
-    sv_stays_empty(s.dialer.scq, s.listener.rcq);
-    iwarp_close(&s);
+    struct iwarp_ends *s = *state;
+    assert_int_equal(sv_send(&s->dialer, 1, 4096, 40, IBV_SEND_SIGNALED), ENOTCONN);
+    struct rdma_conn_param param = iwarp_param(&s->dialer, NULL, 0);
+    assert_int_equal(soft_connect(s->cm.active, &param), 0);
+    s->cm.passive = ct_request(s->cm.passive_channel);
+    param = iwarp_param(&s->listener, NULL, 0);
+    assert_int_equal(soft_accept(s->cm.passive, &param), 0);
+    assert_int_equal(ct_take(s->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_send(&s->dialer, 2, 4096, 40, IBV_SEND_SIGNALED), 0);
+    sv_stays_empty(s->dialer.scq, s->listener.rcq);
 }
 
 static void a_listener_that_speaks_first_loses_its_connection(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
-    (void)sv_send(&s.listener, 1, 4096, 40, IBV_SEND_SIGNALED);
-    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    iwarp_expect_flushed(&s.dialer);
-    iwarp_close(&s);
+    struct iwarp_ends *s = *state;
+    (void)sv_send(&s->listener, 1, 4096, 40, IBV_SEND_SIGNALED);
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    iwarp_expect_flushed(&s->dialer);
 }
 
 static void a_listener_that_has_heard_may_speak(void **state) {
-    (void)state;
-    struct iwarp_ends s;
-    iwarp_up(&s);
-    iwarp_message(&s.dialer, &s.listener);
-    iwarp_message(&s.listener, &s.dialer);
-    iwarp_close(&s);
+    struct iwarp_ends *s = *state;
+    iwarp_message(&s->dialer, &s->listener);
+    iwarp_message(&s->listener, &s->dialer);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(immediate_data_and_atomics_are_not_taken),
-        cmocka_unit_test(a_read_needs_a_sink_that_may_be_written),
-        cmocka_unit_test(nothing_that_is_posted_in_err_completes),
-        cmocka_unit_test(a_send_without_a_receive_ends_the_connection),
-        cmocka_unit_test(a_refused_write_is_not_told_to_who_wrote),
-        cmocka_unit_test(one_send_before_the_connection_blocks_the_queue_for_good),
-        cmocka_unit_test(a_listener_that_speaks_first_loses_its_connection),
-        cmocka_unit_test(a_listener_that_has_heard_may_speak),
+        IWARP_WITH(iwarp_connected, immediate_data_and_atomics_are_not_taken),
+        IWARP_WITH(iwarp_connected, a_read_needs_a_sink_that_may_be_written),
+        IWARP_WITH(iwarp_connected, nothing_that_is_posted_in_err_completes),
+        IWARP_WITH(iwarp_connected, a_send_without_a_receive_ends_the_connection),
+        IWARP_WITH(iwarp_connected, a_refused_write_is_not_told_to_who_wrote),
+        IWARP_WITH(iwarp_listening, one_send_before_the_connection_blocks_the_queue_for_good),
+        IWARP_WITH(iwarp_connected, a_listener_that_speaks_first_loses_its_connection),
+        IWARP_WITH(iwarp_connected, a_listener_that_has_heard_may_speak),
     };
     iwarp_start();
     return cmocka_run_group_tests(tests, NULL, NULL);
