@@ -64,17 +64,14 @@ static bool is_silent(int fd, int ms) {
 /* ---- dialers that follow the standards ----------------------------------------------------------------------- */
 
 static void a_request_in_single_bytes_is_heard(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
-    plain_open(&p);
-    ask(&p, true, 1);
-    struct iwarp_handshake reply = accepted(&p, &parser);
+    ask(p, true, 1);
+    struct iwarp_handshake reply = accepted(p, &parser);
     assert_true(!reply.reject && reply.crc && reply.peer_to_peer && reply.rtr_write);
     assert_memory_equal(reply.data, "yes", 4);
-    send_frame(p.fd, IWARP_WRITE, NULL, 0);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    plain_close(&p);
+    send_frame(p->fd, IWARP_WRITE, NULL, 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
 /* However many the listener's application asks for: a dialer ends the stream on one READ too many. */
@@ -94,40 +91,34 @@ static void a_listener_asks_no_more_reads_than_its_dialer_serves(void **state) {
 
 /* What the listener posted waits for the dialer's first frame, whatever that is. */
 static void a_listener_says_nothing_before_the_dialers_first_frame(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t frame[256];
     int error;
-    plain_open(&p);
-    ask(&p, true, 0);
-    accepted(&p, &parser);
-    assert_int_equal(sv_send(&p.end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
-    assert_true(is_silent(p.fd, 100));
-    send_frame(p.fd, IWARP_SEND, "word", 4);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(sv_poll(p.end.rcq).byte_len, 4);
+    ask(p, true, 0);
+    accepted(p, &parser);
+    assert_int_equal(sv_send(&p->end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_true(is_silent(p->fd, 100));
+    send_frame(p->fd, IWARP_SEND, "word", 4);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_poll(p->end.rcq).byte_len, 4);
     size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
-    assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
-    plain_close(&p);
+    assert_int_equal(plain_receive(p->fd, frame, whole, &error), whole);
 }
 
 /* Who does not say that it begins is not waited for longer than it takes to be ready. */
 static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t frame[256];
     int error;
-    plain_open(&p);
-    ask(&p, false, 0);
-    struct iwarp_handshake reply = accepted(&p, &parser);
+    ask(p, false, 0);
+    struct iwarp_handshake reply = accepted(p, &parser);
     assert_false(reply.peer_to_peer);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(sv_send(&p.end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_send(&p->end, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
     size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
-    assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
-    plain_close(&p);
+    assert_int_equal(plain_receive(p->fd, frame, whole, &error), whole);
 }
 
 /*
@@ -135,37 +126,31 @@ static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
  * with what it sent before when it is busy.
  */
 static void a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t frame[256];
     int error;
-    plain_open(&p);
-    ask(&p, true, 0);
-    assert_true(accepted(&p, &parser).ord > 0);
-    send_frame(p.fd, IWARP_WRITE, NULL, 0);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(sv_send(&p.end, 7, 4096, 40, IBV_SEND_SIGNALED), 0);
-    assert_int_equal(sv_poll(p.end.scq).status, IBV_WC_SUCCESS);
+    ask(p, true, 0);
+    assert_true(accepted(p, &parser).ord > 0);
+    send_frame(p->fd, IWARP_WRITE, NULL, 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(sv_send(&p->end, 7, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(sv_poll(p->end.scq).status, IBV_WC_SUCCESS);
     size_t whole = iwarp_fpdu_bytes(IWARP_UNTAGGED_BYTES + 40);
-    assert_int_equal(plain_receive(p.fd, frame, whole, &error), whole);
-    assert_true(is_silent(p.fd, 100));
-    assert_true(soft_peer_is_plain(p.end.qp));
-    plain_close(&p);
+    assert_int_equal(plain_receive(p->fd, frame, whole, &error), whole);
+    assert_true(is_silent(p->fd, 100));
+    assert_true(soft_peer_is_plain(p->end.qp));
 }
 
 static void a_refusal_is_a_reply_and_the_end(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
-    plain_open(&p);
-    ask(&p, true, 0);
-    assert_int_equal(soft_reject(p.cm.passive, "no", 2), 0);
-    struct iwarp_handshake reply = plain_handshake(p.fd, true, &parser);
+    ask(p, true, 0);
+    assert_int_equal(soft_reject(p->cm.passive, "no", 2), 0);
+    struct iwarp_handshake reply = plain_handshake(p->fd, true, &parser);
     assert_true(reply.reject);
     assert_memory_equal(reply.data, "no", 3);
-    plain_expect_end(p.fd);
-    plain_close(&p);
+    plain_expect_end(p->fd);
 }
 
 /* ---- and that do not ----------------------------------------------------------------------------------------- */
@@ -192,60 +177,51 @@ static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void *
 }
 
 static void markers_are_refused(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t request[IWARP_HANDSHAKE_MAX];
-    plain_open(&p);
     size_t bytes = plain_request(request, true);
     request[16] |= 0x80;
-    plain_send(p.fd, request, bytes, 0);
-    assert_true(plain_handshake(p.fd, true, &parser).reject);
-    plain_expect_end(p.fd);
-    plain_close(&p);
+    plain_send(p->fd, request, bytes, 0);
+    assert_true(plain_handshake(p->fd, true, &parser).reject);
+    plain_expect_end(p->fd);
 }
 
 /* Sockets that say nothing keep nobody out: the oldest of them go. */
 static void silent_connections_keep_nobody_out(void **state) {
-    (void)state;
+    struct plain *p = *state;
     enum { SILENT = 200 };
-    struct plain p;
     struct iwarp_handshake_parser parser;
     int silent[SILENT];
-    plain_open(&p);
     for (unsigned i = 0; i < SILENT; i++)
-        silent[i] = plain_dial(p.cm.port);
-    plain_expect_end(p.fd); /* it was the oldest */
-    close(p.fd);
-    p.fd = plain_dial(p.cm.port);
-    ask(&p, true, 0);
-    accepted(&p, &parser);
+        silent[i] = plain_dial(p->cm.port);
+    plain_expect_end(p->fd); /* it was the oldest */
+    close(p->fd);
+    p->fd = plain_dial(p->cm.port);
+    ask(p, true, 0);
+    accepted(p, &parser);
     for (unsigned i = 0; i < SILENT; i++)
         close(silent[i]);
-    plain_close(&p);
 }
 
 /* Who is refused and stays has a descriptor for a second, and there may be many. */
 static void refused_connections_hold_few_descriptors(void **state) {
-    (void)state;
+    struct plain *p = *state;
     enum { REFUSED = 200 };
-    struct plain p;
     uint8_t request[IWARP_HANDSHAKE_MAX];
     int fd[REFUSED];
-    plain_open(&p);
     size_t bytes = plain_request(request, true);
     request[16] |= 0x80; /* markers */
     unsigned before = usage_entries("/proc/self/fd");
     for (unsigned i = 0; i < REFUSED; i++) {
         struct iwarp_handshake_parser parser;
-        fd[i] = plain_dial(p.cm.port);
+        fd[i] = plain_dial(p->cm.port);
         plain_send(fd[i], request, bytes, 0);
         assert_true(plain_handshake(fd[i], true, &parser).reject);
     }
     assert_in_range(usage_entries("/proc/self/fd") - before, REFUSED, REFUSED + 70);
     for (unsigned i = 0; i < REFUSED; i++)
         close(fd[i]);
-    plain_close(&p);
 }
 
 /* A connection, from the request to a WRITE with a key that nobody has, which ends it. */
@@ -298,30 +274,24 @@ static void who_guesses_keys_is_slowed_down(void **state) {
 
 /* A dialer that is gone before it is accepted leaves nothing: the listener's application hears so from accept. */
 static void a_dialer_that_ends_early_is_not_accepted(void **state) {
-    (void)state;
-    struct plain p;
-    plain_open(&p);
-    ask(&p, true, 0);
-    close(p.fd);
-    softcm_until(softcm_conn_state(p.cm.passive) == SOFT_CM_CONN_OVER);
+    struct plain *p = *state;
+    ask(p, true, 0);
+    close(p->fd);
+    softcm_until(softcm_conn_state(p->cm.passive) == SOFT_CM_CONN_OVER);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(soft_accept(p.cm.passive, &param), EINVAL);
-    p.fd = plain_dial(p.cm.port);
-    plain_close(&p);
+    assert_fails(soft_accept(p->cm.passive, &param), EINVAL);
+    p->fd = plain_dial(p->cm.port);
 }
 
 static void a_dialer_that_ends_instead_of_its_first_frame_has_refused(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_handshake_parser parser;
-    plain_open(&p);
-    ask(&p, true, 0);
-    accepted(&p, &parser);
-    close(p.fd);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_REJECTED),
+    ask(p, true, 0);
+    accepted(p, &parser);
+    close(p->fd);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_REJECTED),
                      SOFT_CM_REJECT_CONSUMER);
-    p.fd = plain_dial(p.cm.port);
-    plain_close(&p);
+    p->fd = plain_dial(p->cm.port);
 }
 
 /* ---- listeners ----------------------------------------------------------------------------------------------- */
@@ -410,21 +380,34 @@ static void a_peer_of_greater_depths_is_connected_to(void **state) {
     close(listener);
 }
 
+static int plain_opened(void **state) {
+    static struct plain of_test;
+    *state = &of_test;
+    plain_open(*state);
+    return 0;
+}
+
+static int closed(void **state) {
+    plain_close(*state);
+    return 0;
+}
+
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_in_single_bytes_is_heard),
+        WITH(plain_opened, a_request_in_single_bytes_is_heard),
         cmocka_unit_test(a_listener_asks_no_more_reads_than_its_dialer_serves),
-        cmocka_unit_test(a_listener_says_nothing_before_the_dialers_first_frame),
-        cmocka_unit_test(a_dialer_without_a_first_frame_hears_the_listener),
-        cmocka_unit_test(a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more),
-        cmocka_unit_test(a_refusal_is_a_reply_and_the_end),
+        WITH(plain_opened, a_listener_says_nothing_before_the_dialers_first_frame),
+        WITH(plain_opened, a_dialer_without_a_first_frame_hears_the_listener),
+        WITH(plain_opened, a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more),
+        WITH(plain_opened, a_refusal_is_a_reply_and_the_end),
         cmocka_unit_test(what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
-        cmocka_unit_test(markers_are_refused),
-        cmocka_unit_test(silent_connections_keep_nobody_out),
-        cmocka_unit_test(refused_connections_hold_few_descriptors),
+        WITH(plain_opened, markers_are_refused),
+        WITH(plain_opened, silent_connections_keep_nobody_out),
+        WITH(plain_opened, refused_connections_hold_few_descriptors),
         cmocka_unit_test(a_peer_of_greater_depths_is_connected_to),
-        cmocka_unit_test(a_dialer_that_ends_early_is_not_accepted),
-        cmocka_unit_test(a_dialer_that_ends_instead_of_its_first_frame_has_refused),
+        WITH(plain_opened, a_dialer_that_ends_early_is_not_accepted),
+        WITH(plain_opened, a_dialer_that_ends_instead_of_its_first_frame_has_refused),
         cmocka_unit_test(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason),
         cmocka_unit_test(
             who_guesses_keys_is_slowed_down), /* the last: this address is slow from then on */

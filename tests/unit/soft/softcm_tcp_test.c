@@ -14,26 +14,23 @@
 /* ---- a connection -------------------------------------------------------------------------------------------- */
 
 static void both_ends_hear_the_events_of_a_connection_and_carry_messages(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_request(&p);
-    softcm_tcp_accept(&p);
-    struct rdma_cm_event *event = ct_expect(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    struct softcm_tcp_pair *p = *state;
+    softcm_tcp_accept(p);
+    struct rdma_cm_event *event = ct_expect(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
     softcm_assert_padded(&event->param.conn, "yes", 3, SOFT_CM_REP_DATA);
     assert_int_equal(soft_ack_cm_event(event), 0);
-    assert_false(ct_readable(p.cm.passive_channel, 50)); /* the dialer's word is missing */
-    softcm_tcp_move(p.cm.active, &p.active);
-    assert_int_equal(soft_establish(p.cm.active), 0);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    softcm_tcp_message(&p.passive, &p.active);
-    softcm_tcp_message(&p.active, &p.passive);
-    assert_int_equal(soft_disconnect(p.cm.active), 0);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    assert_int_equal(soft_disconnect(p.cm.passive), 0);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
-    softcm_tcp_free(&p);
+    assert_false(ct_readable(p->cm.passive_channel, 50)); /* the dialer's word is missing */
+    softcm_tcp_move(p->cm.active, &p->active);
+    assert_int_equal(soft_establish(p->cm.active), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    softcm_tcp_message(&p->passive, &p->active);
+    softcm_tcp_message(&p->active, &p->passive);
+    assert_int_equal(soft_disconnect(p->cm.active), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
+    assert_int_equal(soft_disconnect(p->cm.passive), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
 }
 
 /* The addresses and ports that both show are those of the TCP connection. */
@@ -58,33 +55,27 @@ static void addresses_are_those_of_the_socket(void **state) {
 
 /* A message of the dialer's that comes before its application is ready establishes the connection, as on InfiniBand. */
 static void the_first_message_establishes(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_request(&p);
-    softcm_tcp_accept(&p);
-    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    softcm_tcp_move(p.cm.active, &p.active);
-    softcm_tcp_message(&p.active, &p.passive);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_int_equal(soft_establish(p.cm.active), 0);
-    softcm_tcp_message(&p.passive, &p.active);
-    softcm_tcp_free(&p);
+    struct softcm_tcp_pair *p = *state;
+    softcm_tcp_accept(p);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(p->cm.active, &p->active);
+    softcm_tcp_message(&p->active, &p->passive);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    assert_int_equal(soft_establish(p->cm.active), 0);
+    softcm_tcp_message(&p->passive, &p->active);
 }
 
 /* What the listener posts before the dialer is ready waits, and is not lost. */
 static void the_listener_speaks_when_the_dialer_is_ready(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_request(&p);
-    softcm_tcp_accept(&p);
-    assert_int_equal(sv_send(&p.passive, 5, 4096, 40, IBV_SEND_SIGNALED), 0);
-    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    softcm_tcp_move(p.cm.active, &p.active);
-    sv_stays_empty(p.passive.scq, p.active.rcq);
-    assert_int_equal(soft_establish(p.cm.active), 0);
-    assert_int_equal(sv_poll(p.active.rcq).status, IBV_WC_SUCCESS);
-    assert_int_equal(sv_poll(p.passive.scq).wr_id, 5);
-    softcm_tcp_free(&p);
+    struct softcm_tcp_pair *p = *state;
+    softcm_tcp_accept(p);
+    assert_int_equal(sv_send(&p->passive, 5, 4096, 40, IBV_SEND_SIGNALED), 0);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(p->cm.active, &p->active);
+    sv_stays_empty(p->passive.scq, p->active.rcq);
+    assert_int_equal(soft_establish(p->cm.active), 0);
+    assert_int_equal(sv_poll(p->active.rcq).status, IBV_WC_SUCCESS);
+    assert_int_equal(sv_poll(p->passive.scq).wr_id, 5);
 }
 
 /* ---- ends ---------------------------------------------------------------------------------------------------- */
@@ -105,27 +96,21 @@ static void destroying_an_id_disconnects_the_peer(void **state) {
 
 /* It is the end of the stream that says so, so both hear of it. */
 static void a_queue_pair_in_err_disconnects_both(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_up(&p);
-    assert_int_equal(sv_to(&p.passive, IBV_QPS_ERR), 0);
-    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
-    softcm_tcp_free(&p);
+    struct softcm_tcp_pair *p = *state;
+    assert_int_equal(sv_to(&p->passive, IBV_QPS_ERR), 0);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
 static void what_was_sent_before_a_disconnect_arrives(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_up(&p);
+    struct softcm_tcp_pair *p = *state;
     for (uint64_t i = 0; i < TCP_RECEIVES; i++)
-        assert_int_equal(sv_send(&p.active, i, 4096, 40, IBV_SEND_SIGNALED), 0);
+        assert_int_equal(sv_send(&p->active, i, 4096, 40, IBV_SEND_SIGNALED), 0);
     for (uint64_t i = 0; i < TCP_RECEIVES; i++)
-        assert_int_equal(sv_poll(p.active.scq).status, IBV_WC_SUCCESS);
-    assert_int_equal(soft_disconnect(p.cm.active), 0);
+        assert_int_equal(sv_poll(p->active.scq).status, IBV_WC_SUCCESS);
+    assert_int_equal(soft_disconnect(p->cm.active), 0);
     for (uint64_t i = 0; i < TCP_RECEIVES; i++)
-        assert_int_equal(sv_poll(p.passive.rcq).status, IBV_WC_SUCCESS);
-    softcm_tcp_free(&p);
+        assert_int_equal(sv_poll(p->passive.rcq).status, IBV_WC_SUCCESS);
 }
 
 static void nobody_listens(void **state) {
@@ -138,27 +123,21 @@ static void nobody_listens(void **state) {
 }
 
 static void a_refusal_arrives_with_its_data(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_request(&p);
-    assert_int_equal(soft_reject(p.cm.passive, "no", 2), 0);
-    struct rdma_cm_event *event = ct_expect(p.cm.active_channel, RDMA_CM_EVENT_REJECTED);
+    struct softcm_tcp_pair *p = *state;
+    assert_int_equal(soft_reject(p->cm.passive, "no", 2), 0);
+    struct rdma_cm_event *event = ct_expect(p->cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, SOFT_CM_REJECT_CONSUMER);
     softcm_assert_padded(&event->param.conn, "no", 2, SOFT_CM_REJ_DATA);
     assert_int_equal(soft_ack_cm_event(event), 0);
-    softcm_tcp_free(&p);
 }
 
 static void a_dialer_that_gives_up_is_not_accepted(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_request(&p);
-    assert_int_equal(soft_destroy_id(p.cm.active), 0);
-    p.cm.active = NULL;
-    softcm_until(softcm_conn_state(p.cm.passive) == SOFT_CM_CONN_OVER);
+    struct softcm_tcp_pair *p = *state;
+    assert_int_equal(soft_destroy_id(p->cm.active), 0);
+    p->cm.active = NULL;
+    softcm_until(softcm_conn_state(p->cm.passive) == SOFT_CM_CONN_OVER);
     struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_fails(soft_accept(p.cm.passive, &param), EINVAL);
-    softcm_tcp_free(&p);
+    assert_fails(soft_accept(p->cm.passive, &param), EINVAL);
 }
 
 /* One more than the backlog waits for the first to be fetched, and then comes. */
@@ -289,41 +268,58 @@ static void what_a_plan_loses_is_said_again(void **state) {
 
 /* A confirmation that is lost each time is said now and then, not all the time. */
 static void what_is_always_lost_costs_no_time(void **state) {
-    (void)state;
-    struct softcm_tcp_pair p;
-    softcm_tcp_request(&p);
-    softcm_tcp_accept(&p);
-    assert_int_equal(ct_take(p.cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    softcm_tcp_move(p.cm.active, &p.active);
+    struct softcm_tcp_pair *p = *state;
+    softcm_tcp_accept(p);
+    assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
+    softcm_tcp_move(p->cm.active, &p->active);
     fault_plan("cm=RTU loss");
-    assert_int_equal(soft_establish(p.cm.active), 0);
+    assert_int_equal(soft_establish(p->cm.active), 0);
     uint64_t before = usage_processor_ns();
-    assert_false(ct_readable(p.cm.passive_channel, 200));
+    assert_false(ct_readable(p->cm.passive_channel, 200));
     assert_in_range(usage_processor_ns() - before, 0, 100000000);
     fault_clear();
-    assert_int_equal(ct_take(p.cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    softcm_tcp_free(&p);
+    assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+}
+
+static int tcp_requested(void **state) {
+    static struct softcm_tcp_pair of_test;
+    *state = &of_test;
+    softcm_tcp_request(*state);
+    return 0;
+}
+
+static int tcp_connected(void **state) {
+    static struct softcm_tcp_pair of_test;
+    *state = &of_test;
+    softcm_tcp_up(*state);
+    return 0;
+}
+
+static int closed(void **state) {
+    softcm_tcp_free(*state);
+    return 0;
 }
 
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_ends_hear_the_events_of_a_connection_and_carry_messages),
+        WITH(tcp_requested, both_ends_hear_the_events_of_a_connection_and_carry_messages),
         cmocka_unit_test(addresses_are_those_of_the_socket),
-        cmocka_unit_test(the_first_message_establishes),
-        cmocka_unit_test(the_listener_speaks_when_the_dialer_is_ready),
+        WITH(tcp_requested, the_first_message_establishes),
+        WITH(tcp_requested, the_listener_speaks_when_the_dialer_is_ready),
         cmocka_unit_test(destroying_an_id_disconnects_the_peer),
-        cmocka_unit_test(a_queue_pair_in_err_disconnects_both),
-        cmocka_unit_test(what_was_sent_before_a_disconnect_arrives),
+        WITH(tcp_connected, a_queue_pair_in_err_disconnects_both),
+        WITH(tcp_connected, what_was_sent_before_a_disconnect_arrives),
         CT_WITH(ct_listening, nobody_listens),
-        cmocka_unit_test(a_refusal_arrives_with_its_data),
-        cmocka_unit_test(a_dialer_that_gives_up_is_not_accepted),
+        WITH(tcp_requested, a_refusal_arrives_with_its_data),
+        WITH(tcp_requested, a_dialer_that_gives_up_is_not_accepted),
         cmocka_unit_test(a_full_backlog_makes_others_wait),
         cmocka_unit_test(a_port_of_another_program_is_in_use),
         cmocka_unit_test(a_chosen_port_is_kept_until_it_listens),
         cmocka_unit_test(a_port_that_does_not_listen_yet_costs_no_time),
         cmocka_unit_test(a_forked_child_has_no_socket_of_its_parents),
         cmocka_unit_test(what_a_plan_loses_is_said_again),
-        cmocka_unit_test(what_is_always_lost_costs_no_time),
+        WITH(tcp_requested, what_is_always_lost_costs_no_time),
     };
     return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
 }

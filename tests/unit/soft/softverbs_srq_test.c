@@ -54,70 +54,61 @@ static int post(struct loop_srq *s, uint64_t wr_id, size_t offset, size_t bytes)
 }
 
 static void receives_are_taken_in_order_by_all_qps(void **state) {
-    (void)state;
-    struct loop_srq s;
-    open_shared(&s);
+    struct loop_srq *s = *state;
     for (uint32_t round = 0; round < 100; round++)
         for (int i = 0; i < PEERS; i++) {
             uint32_t n = round * PEERS + (uint32_t)i;
             size_t bytes = n * 37 % 2000;
-            must(post(&s, n, 0, 4096) == 0);
-            sv_fill(s.from[i].buf, bytes, n);
-            must(sv_send(&s.from[i], n, 0, bytes, IBV_SEND_SIGNALED) == 0);
-            struct ibv_wc wc = sv_poll(s.hub.rcq);
+            must(post(s, n, 0, 4096) == 0);
+            sv_fill(s->from[i].buf, bytes, n);
+            must(sv_send(&s->from[i], n, 0, bytes, IBV_SEND_SIGNALED) == 0);
+            struct ibv_wc wc = sv_poll(s->hub.rcq);
             must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
-            must(wc.wr_id == n && wc.byte_len == bytes && wc.qp_num == s.qp[i]->qp_num);
-            sv_check(s.hub.buf, bytes, n);
-            must(sv_poll(s.from[i].rcq).status == IBV_WC_SUCCESS);
+            must(wc.wr_id == n && wc.byte_len == bytes && wc.qp_num == s->qp[i]->qp_num);
+            sv_check(s->hub.buf, bytes, n);
+            must(sv_poll(s->from[i].rcq).status == IBV_WC_SUCCESS);
         }
-    close_shared(&s);
 }
 
 /* One of a slot and one that takes the long way; what waits longest is used when nothing else is left. */
 static void the_newest_is_taken_first_where_that_was_asked_for(void **state) {
-    (void)state;
-    struct loop_srq s;
-    open_shared(&s);
-    soft_srq_newest_first(s.srq);
+    struct loop_srq *s = *state;
+    soft_srq_newest_first(s->srq);
     for (uint32_t round = 0; round < 100; round++) {
         size_t bytes = round & 1 ? 64 : 1500;
         for (uint32_t n = 0; n < 3; n++)
-            must(post(&s, n, (size_t)n * 2048, 2048) == 0);
+            must(post(s, n, (size_t)n * 2048, 2048) == 0);
         for (uint32_t n = 3; n-- > 0;) {
-            struct sv_end *from = &s.from[(round + n) % PEERS];
+            struct sv_end *from = &s->from[(round + n) % PEERS];
             sv_fill(from->buf, bytes, round + n);
             must(sv_send(from, n, 0, bytes, IBV_SEND_SIGNALED) == 0);
-            struct ibv_wc wc = sv_poll(s.hub.rcq);
+            struct ibv_wc wc = sv_poll(s->hub.rcq);
             must(wc.status == IBV_WC_SUCCESS && wc.wr_id == n && wc.byte_len == bytes);
-            sv_check(s.hub.buf + (size_t)n * 2048, bytes, round + n);
+            sv_check(s->hub.buf + (size_t)n * 2048, bytes, round + n);
             must(sv_poll(from->rcq).status == IBV_WC_SUCCESS);
         }
     }
-    close_shared(&s);
 }
 
 /* All wait for a receive; each post lets exactly one message through. */
 static void a_post_wakes_a_waiting_qp(void **state) {
-    (void)state;
-    struct loop_srq s;
-    open_shared(&s);
+    struct loop_srq *s = *state;
     for (int i = 0; i < PEERS; i++) {
-        sv_fill(s.from[i].buf, 64, (uint32_t)i);
-        must(sv_send(&s.from[i], 1, 0, 64, IBV_SEND_SIGNALED) == 0);
+        sv_fill(s->from[i].buf, 64, (uint32_t)i);
+        must(sv_send(&s->from[i], 1, 0, 64, IBV_SEND_SIGNALED) == 0);
     }
-    sv_stays_empty(s.hub.rcq, NULL);
+    sv_stays_empty(s->hub.rcq, NULL);
     unsigned seen = 0;
     for (unsigned n = 0; n < PEERS; n++) {
-        must(post(&s, n, 128 * n, 128) == 0);
-        struct ibv_wc wc = sv_poll(s.hub.rcq);
+        must(post(s, n, 128 * n, 128) == 0);
+        struct ibv_wc wc = sv_poll(s->hub.rcq);
         must(wc.status == IBV_WC_SUCCESS && wc.wr_id == n);
         for (unsigned i = 0; i < PEERS; i++)
-            if (wc.qp_num == s.qp[i]->qp_num)
+            if (wc.qp_num == s->qp[i]->qp_num)
                 seen |= 1u << i;
-        sv_stays_empty(s.hub.rcq, NULL);
+        sv_stays_empty(s->hub.rcq, NULL);
     }
     must(seen == (1u << PEERS) - 1);
-    close_shared(&s);
 }
 
 /* A message in many segments keeps the receive it began with, whatever the others do meanwhile. */
@@ -157,71 +148,75 @@ static void a_long_message_keeps_its_receive(void **state) {
 }
 
 static void limit_fires_once_and_reads_zero(void **state) {
-    (void)state;
-    struct loop_srq s;
-    open_shared(&s);
+    struct loop_srq *s = *state;
     for (unsigned i = 0; i < 4; i++)
-        must(post(&s, i, 0, 64) == 0);
+        must(post(s, i, 0, 64) == 0);
     struct ibv_srq_attr attr = {.srq_limit = 3};
-    must(soft_modify_srq(s.srq, &attr, IBV_SRQ_LIMIT) == 0);
-    must(soft_query_srq(s.srq, &attr) == 0 && attr.srq_limit == 3 && attr.max_wr == WRS);
-    must(sv_send(&s.from[0], 1, 0, 8, 0) == 0); /* 3 remain: not fewer than the limit */
-    must(sv_poll(s.hub.rcq).status == IBV_WC_SUCCESS);
-    must(soft_query_srq(s.srq, &attr) == 0 && attr.srq_limit == 3);
-    must(sv_send(&s.from[1], 1, 0, 8, 0) == 0);
-    must(sv_poll(s.hub.rcq).status == IBV_WC_SUCCESS);
+    must(soft_modify_srq(s->srq, &attr, IBV_SRQ_LIMIT) == 0);
+    must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 3 && attr.max_wr == WRS);
+    must(sv_send(&s->from[0], 1, 0, 8, 0) == 0); /* 3 remain: not fewer than the limit */
+    must(sv_poll(s->hub.rcq).status == IBV_WC_SUCCESS);
+    must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 3);
+    must(sv_send(&s->from[1], 1, 0, 8, 0) == 0);
+    must(sv_poll(s->hub.rcq).status == IBV_WC_SUCCESS);
     struct ibv_async_event event;
-    must(soft_get_async_event(s.hub.ctx, &event) == 0);
-    must(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == s.srq);
+    must(soft_get_async_event(s->hub.ctx, &event) == 0);
+    must(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == s->srq);
     soft_ack_async_event(&event);
-    must(soft_query_srq(s.srq, &attr) == 0 && attr.srq_limit == 0);
-    close_shared(&s);
+    must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 0);
 }
 
 static void error_state_leaves_the_receives_to_the_others(void **state) {
-    (void)state;
-    struct loop_srq s;
-    open_shared(&s);
-    must(post(&s, 5, 0, 64) == 0);
+    struct loop_srq *s = *state;
+    must(post(s, 5, 0, 64) == 0);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    must(soft_modify_qp(s.qp[0], &attr, IBV_QP_STATE) == 0);
+    must(soft_modify_qp(s->qp[0], &attr, IBV_QP_STATE) == 0);
     struct ibv_async_event event;
-    must(soft_get_async_event(s.hub.ctx, &event) == 0);
-    must(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == s.qp[0]);
+    must(soft_get_async_event(s->hub.ctx, &event) == 0);
+    must(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == s->qp[0]);
     soft_ack_async_event(&event);
-    sv_stays_empty(s.hub.rcq, NULL);
-    must(sv_send(&s.from[1], 1, 0, 8, 0) == 0);
-    struct ibv_wc wc = sv_poll(s.hub.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 5 && wc.qp_num == s.qp[1]->qp_num);
-    close_shared(&s);
+    sv_stays_empty(s->hub.rcq, NULL);
+    must(sv_send(&s->from[1], 1, 0, 8, 0) == 0);
+    struct ibv_wc wc = sv_poll(s->hub.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 5 && wc.qp_num == s->qp[1]->qp_num);
 }
 
 static void what_an_srq_refuses(void **state) {
-    (void)state;
-    struct loop_srq s;
-    open_shared(&s);
+    struct loop_srq *s = *state;
     struct ibv_recv_wr wr = {.wr_id = 1}, *bad = NULL;
-    must(ibv_post_recv(s.qp[0], &wr, &bad) == EINVAL && bad == &wr);
-    must(soft_destroy_srq(s.srq) == EBUSY);
+    must(ibv_post_recv(s->qp[0], &wr, &bad) == EINVAL && bad == &wr);
+    must(soft_destroy_srq(s->srq) == EBUSY);
     for (unsigned i = 0; i < WRS; i++)
-        must(post(&s, i, 0, 8) == 0);
-    must(post(&s, WRS, 0, 8) == ENOMEM);
+        must(post(s, i, 0, 8) == 0);
+    must(post(s, WRS, 0, 8) == ENOMEM);
     struct ibv_srq_attr attr = {.srq_limit = WRS + 1};
-    must(soft_modify_srq(s.srq, &attr, IBV_SRQ_LIMIT) == EINVAL);
+    must(soft_modify_srq(s->srq, &attr, IBV_SRQ_LIMIT) == EINVAL);
     struct ibv_srq_init_attr init = {.attr = {.max_wr = 0, .max_sge = 1}};
-    must(soft_create_srq(s.hub.pd, &init) == NULL && errno == EINVAL);
-    close_shared(&s);
+    must(soft_create_srq(s->hub.pd, &init) == NULL && errno == EINVAL);
+}
+
+static int opened(void **state) {
+    static struct loop_srq of_test;
+    *state = &of_test;
+    open_shared(*state);
+    return 0;
+}
+
+static int closed(void **state) {
+    close_shared(*state);
+    return 0;
 }
 
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(receives_are_taken_in_order_by_all_qps),
-        cmocka_unit_test(the_newest_is_taken_first_where_that_was_asked_for),
-        cmocka_unit_test(a_post_wakes_a_waiting_qp),
+        WITH(opened, receives_are_taken_in_order_by_all_qps),
+        WITH(opened, the_newest_is_taken_first_where_that_was_asked_for),
+        WITH(opened, a_post_wakes_a_waiting_qp),
         cmocka_unit_test(a_long_message_keeps_its_receive),
-        cmocka_unit_test(limit_fires_once_and_reads_zero),
-        cmocka_unit_test(error_state_leaves_the_receives_to_the_others),
-        cmocka_unit_test(what_an_srq_refuses),
+        WITH(opened, limit_fires_once_and_reads_zero),
+        WITH(opened, error_state_leaves_the_receives_to_the_others),
+        WITH(opened, what_an_srq_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,25 +45,22 @@ static void close_windowed(struct windowed *w) {
 }
 
 static void a_window_is_used_without_its_owner(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     struct soft_qp *a = soft_qp_of(p->a.qp);
     uint32_t before = a->tx_pos;
     sv_fill(p->a.buf, LENGTH, 7);
-    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w->rkey, 0) == 0);
     sv_check(p->b.buf + AT, LENGTH, 7); /* when the post returns: the requester moved it */
-    must(onesided_post(p, IBV_WR_RDMA_READ, 8192, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 8192, LENGTH, AT, w->rkey, 0) == 0);
     sv_check(p->a.buf + 8192, LENGTH, 7);
     must(a->tx_pos == before); /* nothing went through the ring */
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
-    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 64, AT + LENGTH - 64, w.rkey, IBV_SEND_INLINE) ==
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 64, AT + LENGTH - 64, w->rkey, IBV_SEND_INLINE) ==
          0);
     sv_check(p->b.buf + AT + LENGTH - 64, 64, 7);
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-    close_windowed(&w);
 }
 
 static void a_window_is_exact_to_the_byte(void **state) {
@@ -91,46 +88,35 @@ static void a_window_is_exact_to_the_byte(void **state) {
 }
 
 static void the_memory_itself_opens_nothing(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_READ);
-    must(onesided_post(&w.pair, IBV_WR_RDMA_READ, 0, 8, AT, w.pair.open->rkey, 0) == 0);
-    onesided_refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    close_windowed(&w);
+    struct windowed *w = *state;
+    must(onesided_post(&w->pair, IBV_WR_RDMA_READ, 0, 8, AT, w->pair.open->rkey, 0) == 0);
+    onesided_refused(&w->pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void a_window_for_reading_is_not_written(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_READ);
-    must(onesided_post(&w.pair, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
-    onesided_expect(&w.pair, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
-    must(onesided_post(&w.pair, IBV_WR_RDMA_WRITE, 0, 8, AT, w.rkey, 0) == 0);
-    onesided_refused(&w.pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    close_windowed(&w);
+    struct windowed *w = *state;
+    must(onesided_post(&w->pair, IBV_WR_RDMA_READ, 0, 8, AT, w->rkey, 0) == 0);
+    onesided_expect(&w->pair, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+    must(onesided_post(&w->pair, IBV_WR_RDMA_WRITE, 0, 8, AT, w->rkey, 0) == 0);
+    onesided_refused(&w->pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void write_with_imm_through_a_window(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     must(sv_recv(&p->b, 9, 0, 64) == 0);
     sv_fill(p->a.buf, LENGTH, 3);
-    must(onesided_post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, LENGTH, AT, w->rkey, 0) == 0);
     struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
     must(wc.wr_id == 9 && wc.byte_len == LENGTH && wc.imm_data == 0x11223344);
     sv_check(p->b.buf + AT, LENGTH, 3);
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-    close_windowed(&w);
 }
 
 static void a_window_serves_one_queue_pair(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_READ);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     /* another pair between the same protection domains */
     struct sv_end c = p->a, d = p->b;
     c.qp = sv_qp(&c);
@@ -141,29 +127,25 @@ static void a_window_serves_one_queue_pair(void **state) {
     sv_wait_linked(&d);
     struct ibv_qp *own = p->a.qp;
     p->a.qp = c.qp;
-    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, AT, w->rkey, 0) == 0);
     onesided_expect(p, IBV_WC_REM_ACCESS_ERR, 0);
     p->a.qp = own;
-    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_READ, 0, 8, AT, w->rkey, 0) == 0);
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
     must(soft_destroy_qp(c.qp) == 0 && soft_destroy_qp(d.qp) == 0);
-    close_windowed(&w);
 }
 
 static void a_queue_pair_in_error_closes_its_windows(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     must(soft_modify_qp(p->b.qp, &attr, IBV_QP_STATE) == 0);
     memset(p->b.buf + AT, 0x77, LENGTH);
     sv_fill(p->a.buf, LENGTH, 3);
-    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w.rkey, 0) == 0);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, LENGTH, AT, w->rkey, 0) == 0);
     onesided_expect(p, IBV_WC_RETRY_EXC_ERR, 0);
     for (size_t i = 0; i < LENGTH; i++)
         must(p->b.buf[AT + i] == 0x77);
-    close_windowed(&w);
 }
 
 static void a_destroyed_queue_pair_leaves_no_window_bound(void **state) {
@@ -220,15 +202,13 @@ static void nobody_is_inside_when_the_window_is_taken_back(void **state) {
 
 /* It lost its CPU there, say: whoever takes the window back does not wait, and the queue goes on after it. */
 static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     must(sv_recv(&p->a, 7, 0, 8) == 0);
-    must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
-    must(soft_mw_of(w.mw)->mr == NULL);
+    must(onesided_invalidate(w->pair.b.qp, w->rkey) == 0);
+    must(soft_mw_of(w->mw)->mr == NULL);
     must(sv_send(&p->b, 8, 0, 8, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc;
     uint64_t until = soft_now_ns() + 300000000;
@@ -242,33 +222,27 @@ static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
     must(sv_poll(p->a.rcq).status == IBV_WC_SUCCESS);
     wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 8);
-    close_windowed(&w);
 }
 
 /* The queue pair ends meanwhile: the request is flushed, and not before the peer has left. */
 static void taking_back_is_flushed_when_the_peer_has_left(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
-    must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
-    must(soft_mw_of(w.mw)->mr == NULL);
+    must(onesided_invalidate(w->pair.b.qp, w->rkey) == 0);
+    must(soft_mw_of(w->mw)->mr == NULL);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     must(soft_modify_qp(p->b.qp, &attr, IBV_QP_STATE) == 0);
     sv_stays_empty(p->b.rcq, p->a.rcq);
     atomic_fetch_add(&ring->tx.touching, 1);
     must(sv_poll(p->b.rcq).status == IBV_WC_WR_FLUSH_ERR);
-    close_windowed(&w);
 }
 
 /* The same where the peer asks for it: the message waits, and who polls does not. */
 static void a_message_that_invalidates_waits_for_the_peer_to_leave(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct onesided *p = &w.pair;
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     must(sv_recv(&p->b, 7, 0, 64) == 0);
     atomic_fetch_or(&ring->tx.touching, 1);
@@ -277,50 +251,73 @@ static void a_message_that_invalidates_waits_for_the_peer_to_leave(void **state)
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND_WITH_INV,
                              .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = w.rkey},
+                             .invalidate_rkey = w->rkey},
                        *bad;
     sv_fill(p->a.buf, 8, 3);
     must(ibv_post_send(p->a.qp, &wr, &bad) == 0);
-    sv_until(ibv_poll_cq(p->b.rcq, 1, &(struct ibv_wc){0}) == 0 && soft_mw_of(w.mw)->mr == NULL);
+    sv_until(ibv_poll_cq(p->b.rcq, 1, &(struct ibv_wc){0}) == 0 && soft_mw_of(w->mw)->mr == NULL);
     sv_stays_empty(p->b.rcq, p->a.rcq);
     atomic_fetch_add(&ring->tx.touching, 1);
     struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 7 && wc.byte_len == 8);
-    must((wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == w.rkey);
+    must((wc.wc_flags & IBV_WC_WITH_INV) && wc.invalidated_rkey == w->rkey);
     sv_check(p->b.buf, 8, 3);
     must(sv_poll(p->a.rcq).status == IBV_WC_SUCCESS);
-    close_windowed(&w);
 }
 
 /* A peer that says it is inside and never leaves ends the QP, not the caller. */
 static void a_peer_that_never_leaves_costs_its_queue_pair(void **state) {
-    (void)state;
-    struct windowed w;
-    open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
-    struct soft_ring *ring = atomic_load(&soft_qp_of(w.pair.b.qp)->rx);
+    struct windowed *w = *state;
+    struct soft_ring *ring = atomic_load(&soft_qp_of(w->pair.b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
-    must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
-    must(sv_poll(w.pair.b.rcq).status == IBV_WC_RETRY_EXC_ERR);
-    must(soft_mw_of(w.mw)->mr == NULL);
+    must(onesided_invalidate(w->pair.b.qp, w->rkey) == 0);
+    must(sv_poll(w->pair.b.rcq).status == IBV_WC_RETRY_EXC_ERR);
+    must(soft_mw_of(w->mw)->mr == NULL);
     atomic_fetch_add(&ring->tx.touching, 1);
-    close_windowed(&w);
+}
+
+static int for_writing(void **state) {
+    static struct windowed of_test;
+    *state = &of_test;
+    open_windowed(*state, IBV_ACCESS_REMOTE_WRITE);
+    return 0;
+}
+
+static int for_reading(void **state) {
+    static struct windowed of_test;
+    *state = &of_test;
+    open_windowed(*state, IBV_ACCESS_REMOTE_READ);
+    return 0;
+}
+
+static int for_both(void **state) {
+    static struct windowed of_test;
+    *state = &of_test;
+    open_windowed(*state, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+    return 0;
+}
+
+static int closed(void **state) {
+    close_windowed(*state);
+    return 0;
 }
 
 int main(void) {
+#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_window_is_used_without_its_owner),
+        WITH(for_both, a_window_is_used_without_its_owner),
         cmocka_unit_test(a_window_is_exact_to_the_byte),
-        cmocka_unit_test(the_memory_itself_opens_nothing),
-        cmocka_unit_test(a_window_for_reading_is_not_written),
-        cmocka_unit_test(write_with_imm_through_a_window),
-        cmocka_unit_test(a_window_serves_one_queue_pair),
-        cmocka_unit_test(a_queue_pair_in_error_closes_its_windows),
+        WITH(for_reading, the_memory_itself_opens_nothing),
+        WITH(for_reading, a_window_for_reading_is_not_written),
+        WITH(for_writing, write_with_imm_through_a_window),
+        WITH(for_reading, a_window_serves_one_queue_pair),
+        WITH(for_writing, a_queue_pair_in_error_closes_its_windows),
         cmocka_unit_test(a_destroyed_queue_pair_leaves_no_window_bound),
         cmocka_unit_test(nobody_is_inside_when_the_window_is_taken_back),
-        cmocka_unit_test(a_peer_that_is_slow_to_leave_costs_time_only),
-        cmocka_unit_test(taking_back_is_flushed_when_the_peer_has_left),
-        cmocka_unit_test(a_message_that_invalidates_waits_for_the_peer_to_leave),
-        cmocka_unit_test(a_peer_that_never_leaves_costs_its_queue_pair),
+        WITH(for_writing, a_peer_that_is_slow_to_leave_costs_time_only),
+        WITH(for_writing, taking_back_is_flushed_when_the_peer_has_left),
+        WITH(for_writing, a_message_that_invalidates_waits_for_the_peer_to_leave),
+        WITH(for_writing, a_peer_that_never_leaves_costs_its_queue_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
