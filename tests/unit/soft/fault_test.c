@@ -18,10 +18,22 @@ static void exchange(struct sv_end *a, struct sv_end *b, uint64_t wr_id) {
     assert_int_equal(wc.wr_id, wr_id);
 }
 
+static struct sv_end a, b;
+
+static int both_open(void **state) {
+    (void)state;
+    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
+    return 0;
+}
+
+static int both_closed(void **state) {
+    (void)state;
+    sv_unpair(&a, &b);
+    return 0;
+}
+
 static void a_chosen_send_ends_with_the_chosen_status(void **state) {
     (void)state;
-    struct sv_end a, b;
-    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     fault_plan("qp=1 send=3 status=REM_OP_ERR");
     exchange(&a, &b, 1);
     exchange(&a, &b, 2);
@@ -40,26 +52,20 @@ static void a_chosen_send_ends_with_the_chosen_status(void **state) {
     assert_int_equal(attr.qp_state, IBV_QPS_ERR);
     sv_stays_empty(b.rcq, NULL); /* it never arrived */
     fault_log_is("qp#1 send 3: status REM_OP_ERR (line 1)\n");
-    sv_unpair(&a, &b);
 }
 
 static void a_queue_pair_can_be_named_by_its_number(void **state) {
     (void)state;
-    struct sv_end a, b;
     char plan[64];
-    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     snprintf(plan, sizeof plan, "qp=0x%x send=1 status=FATAL_ERR", b.qp->qp_num);
     fault_plan(plan);
     exchange(&a, &b, 1);
     must(sv_send(&b, 2, 0, 32, IBV_SEND_SIGNALED) == 0);
     assert_int_equal(sv_poll(b.scq).status, IBV_WC_FATAL_ERR);
-    sv_unpair(&a, &b);
 }
 
 static void a_delayed_send_arrives_late_and_in_order(void **state) {
     (void)state;
-    struct sv_end a, b;
-    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
     fault_plan("qp=1 send=2 delay=30ms");
     for (uint64_t i = 1; i <= 3; i++)
@@ -73,7 +79,6 @@ static void a_delayed_send_arrives_late_and_in_order(void **state) {
     }
     for (uint64_t i = 1; i <= 3; i++)
         assert_int_equal(sv_poll(b.rcq).wr_id, i);
-    sv_unpair(&a, &b);
 }
 
 /* The same when nobody polls: the sender sleeps on its channel. */
@@ -161,8 +166,6 @@ static void an_rnr_burst_shorter_than_the_retries_passes(void **state) {
 
 static void a_chosen_receive_ends_with_the_chosen_status(void **state) {
     (void)state;
-    struct sv_end a, b;
-    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     fault_plan("qp=2 recv=2 status=LOC_PROT_ERR");
     exchange(&a, &b, 1);
     must(sv_recv(&b, 2, 0, 64) == 0);
@@ -171,7 +174,6 @@ static void a_chosen_receive_ends_with_the_chosen_status(void **state) {
     assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
     assert_int_equal(wc.wr_id, 2);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_REM_OP_ERR);
-    sv_unpair(&a, &b);
 }
 
 static void a_delayed_receive_wakes_a_sleeping_receiver(void **state) {
@@ -194,8 +196,6 @@ static void a_delayed_receive_wakes_a_sleeping_receiver(void **state) {
 
 static void one_sided_operations_count_as_sends(void **state) {
     (void)state;
-    struct sv_end a, b;
-    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     fault_plan("qp=1 send=1 status=REM_ACCESS_ERR");
     struct ibv_sge sge = sv_sge(&a, 0, 8);
     struct ibv_send_wr wr = {.wr_id = 1,
@@ -206,13 +206,10 @@ static void one_sided_operations_count_as_sends(void **state) {
                        *bad;
     must(ibv_post_send(a.qp, &wr, &bad) == 0);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_REM_ACCESS_ERR);
-    sv_unpair(&a, &b);
 }
 
 static void clearing_the_plan_lets_go_what_it_held(void **state) {
     (void)state;
-    struct sv_end a, b;
-    sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
     fault_plan("qp=1 send=1 delay=60s");
     must(sv_recv(&b, 1, 0, 64) == 0);
@@ -222,7 +219,6 @@ static void clearing_the_plan_lets_go_what_it_held(void **state) {
     assert_int_equal(sv_poll(b.rcq).status, IBV_WC_SUCCESS);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
     fault_log_is("qp#1 send 1: delay 60000000us (line 1)\n"); /* the log outlives it */
-    sv_unpair(&a, &b);
 }
 
 static void one_run(char *log, size_t size) {
@@ -367,19 +363,20 @@ static void no_thread_is_left_behind(void **state) {
 }
 
 int main(void) {
+#define PAIRED(fn) cmocka_unit_test_setup_teardown(fn, both_open, both_closed)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chosen_send_ends_with_the_chosen_status),
-        cmocka_unit_test(a_queue_pair_can_be_named_by_its_number),
-        cmocka_unit_test(a_delayed_send_arrives_late_and_in_order),
+        PAIRED(a_chosen_send_ends_with_the_chosen_status),
+        PAIRED(a_queue_pair_can_be_named_by_its_number),
+        PAIRED(a_delayed_send_arrives_late_and_in_order),
         cmocka_unit_test(a_delayed_send_goes_out_while_the_sender_sleeps),
         cmocka_unit_test(a_lost_send_exhausts_its_retries_after_timeout_times_retries),
         cmocka_unit_test(fewer_losses_than_retries_only_cost_time),
         cmocka_unit_test(an_rnr_burst_ends_a_sender_with_fewer_retries),
         cmocka_unit_test(an_rnr_burst_shorter_than_the_retries_passes),
-        cmocka_unit_test(a_chosen_receive_ends_with_the_chosen_status),
+        PAIRED(a_chosen_receive_ends_with_the_chosen_status),
         cmocka_unit_test(a_delayed_receive_wakes_a_sleeping_receiver),
-        cmocka_unit_test(one_sided_operations_count_as_sends),
-        cmocka_unit_test(clearing_the_plan_lets_go_what_it_held),
+        PAIRED(one_sided_operations_count_as_sends),
+        PAIRED(clearing_the_plan_lets_go_what_it_held),
         cmocka_unit_test(the_same_plan_makes_the_same_decisions_again),
         cmocka_unit_test(each_call_fails_at_its_chosen_turn),
         cmocka_unit_test(a_plan_ends_with_the_device),

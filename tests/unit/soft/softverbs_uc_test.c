@@ -44,6 +44,20 @@ static struct ibv_wc put(struct sv_end *a, enum ibv_wr_opcode opcode, struct ibv
     return sv_poll(a->scq);
 }
 
+static struct sv_end a, b;
+
+static int both_open(void **state) {
+    (void)state;
+    uc_pair(&a, &b, SV_OPTIONS(0));
+    return 0;
+}
+
+static int both_closed(void **state) {
+    (void)state;
+    sv_unpair(&a, &b);
+    return 0;
+}
+
 static void sends_of_every_size_arrive(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 64, 112, 113, 448, 449, 5000, 60000};
@@ -68,8 +82,6 @@ static void sends_of_every_size_arrive(void **state) {
 
 static void without_a_receive_a_message_is_dropped(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
     a.buf[0] = 1;
     must(sv_send(&a, 1, 0, 1, IBV_SEND_SIGNALED) == 0);
@@ -83,13 +95,10 @@ static void without_a_receive_a_message_is_dropped(void **state) {
     must(sv_send(&a, 3, 0, 1, 0) == 0);
     must(sv_poll(b.rcq).byte_len == 1);
     assert_int_equal(b.buf[0], 3);
-    sv_unpair(&a, &b);
 }
 
 static void too_long_is_dropped_and_the_receive_serves_the_next(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     must(sv_recv(&b, 1, 0, 700) == 0);
     must(sv_send(&a, 1, 0, 5000, IBV_SEND_SIGNALED) == 0);
     must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
@@ -97,7 +106,6 @@ static void too_long_is_dropped_and_the_receive_serves_the_next(void **state) {
     must(sv_send(&a, 2, 0, 700, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.byte_len == 700);
-    sv_unpair(&a, &b);
 }
 
 static void writes_arrive_and_with_imm_take_a_receive(void **state) {
@@ -124,8 +132,6 @@ static void writes_arrive_and_with_imm_take_a_receive(void **state) {
 
 static void a_refused_write_is_dropped_and_harms_neither_side(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     struct ibv_mr *mr = soft_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
     must(mr);
     memset(b.buf, 0x55, 4096);
@@ -138,13 +144,10 @@ static void a_refused_write_is_dropped_and_harms_neither_side(void **state) {
         must(b.buf[i] == 0x55);
     assert_int_equal(ud_drops(&a, SOFT_DROP_REFUSED) + ud_drops(&b, SOFT_DROP_REFUSED), 2);
     must(soft_dereg_mr(mr) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void reads_and_atomics_are_refused_when_posted(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     static const enum ibv_wr_opcode others[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
                                                 IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_TSO};
     for (unsigned i = 0; i < sizeof others / sizeof *others; i++) {
@@ -153,7 +156,6 @@ static void reads_and_atomics_are_refused_when_posted(void **state) {
         assert_int_equal(ibv_post_send(a.qp, &wr, &bad), EINVAL);
         assert_ptr_equal(bad, &wr);
     }
-    sv_unpair(&a, &b);
 }
 
 static void a_peer_that_is_not_there_costs_nothing_but_the_messages(void **state) {
@@ -185,8 +187,6 @@ static void a_peer_that_is_not_there_costs_nothing_but_the_messages(void **state
 
 static void bad_local_memory_ends_its_own_side_only(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     struct ibv_sge sge = sv_sge(&a, 0, 8);
     sge.lkey ^= 0x10000;
     struct ibv_send_wr wr = {.wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND},
@@ -200,7 +200,6 @@ static void bad_local_memory_ends_its_own_side_only(void **state) {
     struct ibv_qp_init_attr init;
     must(soft_query_qp(b.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_RTS);
     must(init.qp_type == IBV_QPT_UC);
-    sv_unpair(&a, &b);
 }
 
 static void transitions_are_those_of_its_type(void **state) {
@@ -219,8 +218,6 @@ static void transitions_are_those_of_its_type(void **state) {
 
 static void a_loss_on_demand_is_a_message_that_never_comes(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
     struct soft_plan_error error;
     struct soft_plan *plan =
@@ -238,7 +235,6 @@ static void a_loss_on_demand_is_a_message_that_never_comes(void **state) {
     must(sv_poll(b.rcq).wr_id == 1 && sv_poll(b.rcq).wr_id == 2);
     assert_int_equal(b.buf[0], 5);
     assert_int_equal(ud_drops(&a, SOFT_DROP_ON_DEMAND), 3);
-    sv_unpair(&a, &b);
 }
 
 /* Bound to the first bytes of b's memory; its key. */
@@ -276,8 +272,6 @@ static bool is_impatient(struct soft_qp *qp) {
 /* Messages are dropped where the peer keeps them waiting; what is done here is not. */
 static void a_window_is_taken_back_however_long_the_peer_stays(void **state) {
     (void)state;
-    struct sv_end a, b;
-    uc_pair(&a, &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
     sv_wait_linked(&b);
     struct soft_qp *qp = soft_qp_of(b.qp);
@@ -303,22 +297,22 @@ static void a_window_is_taken_back_however_long_the_peer_stays(void **state) {
     must(sv_poll(b.scq).status == IBV_WC_SUCCESS);
     must(soft_mw_of(mw[1])->mr == NULL);
     must(ibv_dealloc_mw(mw[0]) == 0 && ibv_dealloc_mw(mw[1]) == 0 && soft_dereg_mr(mr) == 0);
-    sv_unpair(&a, &b);
 }
 
 int main(void) {
+#define PAIRED(fn) cmocka_unit_test_setup_teardown(fn, both_open, both_closed)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sends_of_every_size_arrive),
-        cmocka_unit_test(without_a_receive_a_message_is_dropped),
-        cmocka_unit_test(too_long_is_dropped_and_the_receive_serves_the_next),
+        PAIRED(without_a_receive_a_message_is_dropped),
+        PAIRED(too_long_is_dropped_and_the_receive_serves_the_next),
         cmocka_unit_test(writes_arrive_and_with_imm_take_a_receive),
-        cmocka_unit_test(a_refused_write_is_dropped_and_harms_neither_side),
-        cmocka_unit_test(reads_and_atomics_are_refused_when_posted),
+        PAIRED(a_refused_write_is_dropped_and_harms_neither_side),
+        PAIRED(reads_and_atomics_are_refused_when_posted),
         cmocka_unit_test(a_peer_that_is_not_there_costs_nothing_but_the_messages),
-        cmocka_unit_test(bad_local_memory_ends_its_own_side_only),
+        PAIRED(bad_local_memory_ends_its_own_side_only),
         cmocka_unit_test(transitions_are_those_of_its_type),
-        cmocka_unit_test(a_window_is_taken_back_however_long_the_peer_stays),
-        cmocka_unit_test(a_loss_on_demand_is_a_message_that_never_comes),
+        PAIRED(a_window_is_taken_back_however_long_the_peer_stays),
+        PAIRED(a_loss_on_demand_is_a_message_that_never_comes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,24 @@ static void check_grh(const struct ibv_grh *grh, const union ibv_gid *sgid,
     assert_memory_equal(&grh->dgid, dgid, 16);
 }
 
+static struct sv_end a, b;
+static struct ibv_ah *ah; /* a to b */
+
+static int both_open(void **state) {
+    (void)state;
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&b, UD_OPTIONS(0));
+    ah = ud_ah(&a);
+    return 0;
+}
+
+static int both_closed(void **state) {
+    (void)state;
+    must(soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &b);
+    return 0;
+}
+
 static void a_datagram_arrives_behind_its_grh(void **state) {
     (void)state;
     struct sv_end a, b;
@@ -59,10 +77,6 @@ static void a_datagram_arrives_behind_its_grh(void **state) {
 
 static void every_size_arrives(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     for (unsigned bytes = 0; bytes <= MTU; bytes += bytes < 200 ? 1 : 97) {
         if (bytes > MTU - 97 && bytes != MTU)
             bytes = MTU;
@@ -73,16 +87,10 @@ static void every_size_arrives(void **state) {
         must(wc.status == IBV_WC_SUCCESS && wc.wr_id == bytes && wc.byte_len == GRH + bytes);
         sv_check(b.buf + GRH, bytes, bytes);
     }
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void payload_is_gathered_and_scattered_and_inline_is_taken_at_once(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     sv_fill(a.buf, 300, 9);
     struct ibv_sge from[3] = {sv_sge(&a, 0, 10), sv_sge(&a, 10, 200), sv_sge(&a, 210, 90)};
     struct ibv_sge to[3] = {sv_sge(&b, 0, 30), sv_sge(&b, 1000, 100), sv_sge(&b, 2000, 500)};
@@ -106,17 +114,11 @@ static void payload_is_gathered_and_scattered_and_inline_is_taken_at_once(void *
         memcpy(got + 130, b.buf + 2000, 500);
         sv_check(got + GRH, bytes, 9);
     }
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void lists_keep_their_order(void **state) {
     (void)state;
     enum { COUNT = 2000, AT_ONCE = 16 };
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     for (uint32_t i = 0; i < 64; i++)
         must(sv_recv(&b, i, 0, GRH + 8) == 0);
     uint32_t next = 0, seen = 0;
@@ -146,8 +148,6 @@ static void lists_keep_their_order(void **state) {
         }
         sv_pause(&turns, since, "datagrams got lost", __FILE__, __LINE__);
     }
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 /* ---- what is dropped ------------------------------------------------------------------------------ */
@@ -156,10 +156,6 @@ static void lists_keep_their_order(void **state) {
 static void what_was_posted_before_its_qp_was_destroyed_arrives(void **state) {
     (void)state;
     enum { COUNT = 10 };
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     for (uint32_t i = 0; i < COUNT; i++)
         must(sv_recv(&b, i, 0, GRH + 8) == 0);
     struct ibv_sge sge = sv_sge(&a, 0, 8);
@@ -171,16 +167,10 @@ static void what_was_posted_before_its_qp_was_destroyed_arrives(void **state) {
     a.qp = NULL;
     for (uint32_t i = 0; i < COUNT; i++)
         must(sv_poll(b.rcq).status == IBV_WC_SUCCESS);
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void without_a_receive_a_datagram_is_dropped(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     a.buf[0] = 1;
     a.buf[1] = 2;
     ud_send(&a, ah, b.qp->qp_num, 0, 1);
@@ -192,16 +182,10 @@ static void without_a_receive_a_datagram_is_dropped(void **state) {
     must(wc.status == IBV_WC_SUCCESS && wc.byte_len == GRH + 1);
     assert_int_equal(b.buf[GRH], 2);
     assert_int_equal(ud_drops(&b, SOFT_DROP_NO_RECEIVE), 2);
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     must(sv_recv(&b, 1, 0, 64) == 0);
     struct ibv_sge sge = sv_sge(&a, 0, 4);
     struct ibv_send_wr wr = ud_wr(ah, b.qp->qp_num, &sge, 0);
@@ -220,16 +204,10 @@ static void a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own(void **state) 
     must(soft_query_qp(b.qp, &attr, IBV_QP_QKEY, &init) == 0);
     assert_int_equal(attr.qkey, 5);
     assert_int_equal(init.qp_type, IBV_QPT_UD);
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void too_long_for_the_receive_or_the_mtu_goes_nowhere(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     must(sv_recv(&b, 1, 0, GRH + 8) == 0);
     memset(b.buf, 0x77, 128);
     ud_send(&a, ah, b.qp->qp_num, 0, 9);
@@ -240,8 +218,6 @@ static void too_long_for_the_receive_or_the_mtu_goes_nowhere(void **state) {
     assert_int_equal(ud_drops(&a, SOFT_DROP_TOO_LONG), 1);
     ud_send(&a, ah, b.qp->qp_num, 0, 8); /* the receive is still there */
     must(sv_poll(b.rcq).byte_len == GRH + 8);
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 static void where_nobody_listens_a_send_succeeds(void **state) {
@@ -294,10 +270,6 @@ static void before_rtr_and_after_an_error_nothing_is_received(void **state) {
 
 static void a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     must(sv_recv(&b, 1, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
     must(sv_poll(b.rcq).status == IBV_WC_SUCCESS);
@@ -307,8 +279,6 @@ static void a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams(void *
     for (int i = 0; i < 1000; i++)
         ud_send(&a, ah, qpn, 0, 8);
     sv_until(ud_drops(&a, SOFT_DROP_NOBODY) > 0);
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------------- */
@@ -531,10 +501,6 @@ static void a_shared_receive_queue_serves_datagrams(void **state) {
 /* Receives that were posted go with the QP, and so do their completions. */
 static void a_destroyed_qp_leaves_no_completion_behind(void **state) {
     (void)state;
-    struct sv_end a, b;
-    ud_open(&a, UD_OPTIONS(0));
-    ud_open(&b, UD_OPTIONS(0));
-    struct ibv_ah *ah = ud_ah(&a);
     for (uint64_t i = 0; i < 4; i++)
         must(sv_recv(&b, i, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
@@ -543,23 +509,22 @@ static void a_destroyed_qp_leaves_no_completion_behind(void **state) {
     must(soft_destroy_qp(b.qp) == 0);
     b.qp = NULL;
     sv_stays_empty(b.rcq, b.scq);
-    must(soft_destroy_ah(ah) == 0);
-    sv_unpair(&a, &b);
 }
 
 int main(void) {
+#define PAIRED(fn) cmocka_unit_test_setup_teardown(fn, both_open, both_closed)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_datagram_arrives_behind_its_grh),
-        cmocka_unit_test(every_size_arrives),
-        cmocka_unit_test(payload_is_gathered_and_scattered_and_inline_is_taken_at_once),
-        cmocka_unit_test(lists_keep_their_order),
-        cmocka_unit_test(what_was_posted_before_its_qp_was_destroyed_arrives),
-        cmocka_unit_test(without_a_receive_a_datagram_is_dropped),
-        cmocka_unit_test(a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own),
-        cmocka_unit_test(too_long_for_the_receive_or_the_mtu_goes_nowhere),
+        PAIRED(every_size_arrives),
+        PAIRED(payload_is_gathered_and_scattered_and_inline_is_taken_at_once),
+        PAIRED(lists_keep_their_order),
+        PAIRED(what_was_posted_before_its_qp_was_destroyed_arrives),
+        PAIRED(without_a_receive_a_datagram_is_dropped),
+        PAIRED(a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own),
+        PAIRED(too_long_for_the_receive_or_the_mtu_goes_nowhere),
         cmocka_unit_test(where_nobody_listens_a_send_succeeds),
         cmocka_unit_test(before_rtr_and_after_an_error_nothing_is_received),
-        cmocka_unit_test(a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams),
+        PAIRED(a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams),
         cmocka_unit_test(what_a_datagram_qp_cannot_do_is_refused_when_posted),
         cmocka_unit_test(bad_local_memory_ends_its_own_side_only),
         cmocka_unit_test(transitions_are_those_of_its_type),
@@ -568,7 +533,7 @@ int main(void) {
         cmocka_unit_test(an_armed_queue_wakes_its_sleeper),
         cmocka_unit_test(many_senders_reach_one_receiver_and_one_sender_many),
         cmocka_unit_test(a_shared_receive_queue_serves_datagrams),
-        cmocka_unit_test(a_destroyed_qp_leaves_no_completion_behind),
+        PAIRED(a_destroyed_qp_leaves_no_completion_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
