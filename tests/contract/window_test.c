@@ -63,6 +63,15 @@ static void post(enum ibv_wr_opcode opcode, size_t bytes, size_t remote, uint32_
     assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
 }
 
+static void invalidate(uint32_t rkey) {
+    struct ibv_send_wr wr = {.wr_id = 4,
+                             .opcode = IBV_WR_LOCAL_INV,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .invalidate_rkey = rkey},
+                       *bad;
+    assert_int_equal(ibv_post_send(b.qp, &wr, &bad), 0);
+}
+
 static void a_window_opens_its_part(void **state) {
     (void)state;
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
@@ -103,12 +112,7 @@ static void an_unbound_window_opens_nothing(void **state) {
 static void local_invalidate_takes_it_back(void **state) {
     (void)state;
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE);
-    struct ibv_send_wr wr = {.wr_id = 4,
-                             .opcode = IBV_WR_LOCAL_INV,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = rkey},
-                       *bad;
-    assert_int_equal(ibv_post_send(b.qp, &wr, &bad), 0);
+    invalidate(rkey);
     struct ibv_wc wc = ct_poll(b.scq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.opcode, IBV_WC_LOCAL_INV);
@@ -119,12 +123,7 @@ static void local_invalidate_takes_it_back(void **state) {
 static void a_window_may_be_bound_again(void **state) {
     (void)state;
     uint32_t first = bound(IBV_ACCESS_REMOTE_WRITE);
-    struct ibv_send_wr wr = {.wr_id = 4,
-                             .opcode = IBV_WR_LOCAL_INV,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = first},
-                       *bad;
-    assert_int_equal(ibv_post_send(b.qp, &wr, &bad), 0);
+    invalidate(first);
     ct_wc(b.scq, 4, IBV_WC_SUCCESS);
     uint32_t second = ibv_inc_rkey(first);
     assert_int_equal(post_bind(b.mr, 4096, 64, IBV_ACCESS_REMOTE_WRITE, second), 0);

@@ -233,6 +233,24 @@ int sv_send(struct sv_end *e, uint64_t wr_id, size_t offset, size_t bytes, unsig
     return rc;
 }
 
+int sv_bind(struct ibv_qp *qp, struct ibv_mw *mw, uint32_t rkey, struct ibv_mw_bind_info info) {
+    struct ibv_send_wr wr = {.wr_id = 5,
+                             .opcode = IBV_WR_BIND_MW,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .bind_mw = {.mw = mw, .rkey = rkey, .bind_info = info}},
+                       *bad;
+    return ibv_post_send(qp, &wr, &bad);
+}
+
+int sv_invalidate(struct ibv_qp *qp, uint32_t rkey) {
+    struct ibv_send_wr wr = {.wr_id = 6,
+                             .opcode = IBV_WR_LOCAL_INV,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .invalidate_rkey = rkey},
+                       *bad;
+    return ibv_post_send(qp, &wr, &bad);
+}
+
 /* ---- patterns ---------------------------------------------------------------------------------- */
 
 void sv_fill(uint8_t *p, size_t bytes, uint32_t seed) {

@@ -150,6 +150,10 @@ struct ibv_sge sv_sge(const struct sv_end *e, size_t offset, size_t bytes);
 int sv_recv(struct sv_end *e, uint64_t wr_id, size_t offset, size_t bytes);
 /* Posts a SEND; the status. */
 int sv_send(struct sv_end *e, uint64_t wr_id, size_t offset, size_t bytes, unsigned flags);
+/* Posts a BIND_MW, number 5; the status. */
+int sv_bind(struct ibv_qp *qp, struct ibv_mw *mw, uint32_t rkey, struct ibv_mw_bind_info info);
+/* Posts a LOCAL_INV of that key, number 6; the status. */
+int sv_invalidate(struct ibv_qp *qp, uint32_t rkey);
 
 /* ---- patterns ---------------------------------------------------------------------------------- */
 

@@ -102,11 +102,3 @@ void onesided_refused(struct onesided *p, enum ibv_wc_status status, enum ibv_ev
     must(soft_query_qp(p->a.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
     must(p->a.qp->state == IBV_QPS_ERR);
 }
-
-int onesided_invalidate(struct ibv_qp *qp, uint32_t rkey) {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = rkey},
-                       *bad;
-    return ibv_post_send(qp, &wr, &bad);
-}

@@ -39,7 +39,5 @@ int onesided_post_atomic(struct onesided *p, bool swap, size_t local, size_t rem
 void onesided_expect(struct onesided *p, enum ibv_wc_status status, enum ibv_wc_opcode opcode);
 /* Refused at the target: both ends are in error, and the target was told why. */
 void onesided_refused(struct onesided *p, enum ibv_wc_status status, enum ibv_event_type event);
-/* Posts a LOCAL_INV of that key; the status. */
-int onesided_invalidate(struct ibv_qp *qp, uint32_t rkey);
 
 #endif

@@ -46,33 +46,23 @@ static void a_write_ends_with_the_key_that_it_used(void **state) {
     soft_ack_async_event(&event);
 }
 
-static void post_other(struct ibv_send_wr wr, uint64_t wr_id) {
-    struct ibv_send_wr *bad;
-    wr.wr_id = wr_id;
-    wr.send_flags = IBV_SEND_SIGNALED;
-    assert_int_equal(ibv_post_send(p.e.qp, &wr, &bad), 0);
-    tcp_expect(p.e.scq, wr_id, IBV_WC_SUCCESS);
-}
-
 static void a_window_that_is_taken_back_is_written_no_more(void **state) {
     (void)state;
     struct ibv_mw *mw = soft_alloc_mw(p.e.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
     uint32_t rkey = mw->rkey ^ 1;
-    post_other(
-        (struct ibv_send_wr){.opcode = IBV_WR_BIND_MW,
-                             .bind_mw = {.mw = mw,
-                                         .rkey = rkey,
-                                         .bind_info = {p.open, (uintptr_t)p.e.buf + TCP_PEER_TARGET,
-                                                       65536, IBV_ACCESS_REMOTE_WRITE}}},
-        5);
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.e.buf + TCP_PEER_TARGET, 65536,
+                                    IBV_ACCESS_REMOTE_WRITE};
+    assert_int_equal(sv_bind(p.e.qp, mw, rkey, info), 0);
+    tcp_expect(p.e.scq, 5, IBV_WC_SUCCESS);
     struct iwarp_ddp ddp = tcp_peer_message(&p, IWARP_WRITE);
     ddp.stag = rkey;
     size_t bytes = iwarp_frame(p.frame, &ddp, p.payload, TCP_PEER_LARGE);
     tcp_peer_say(&p, p.frame, bytes - 10000);
     tcp_peer_wait_taken(&p, p.e.buf + TCP_PEER_TARGET + TCP_PEER_LARGE - 11000,
                         sv_byte(TCP_PEER_LARGE - 11000, 1));
-    post_other((struct ibv_send_wr){.opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = rkey}, 6);
+    assert_int_equal(sv_invalidate(p.e.qp, rkey), 0);
+    tcp_expect(p.e.scq, 6, IBV_WC_SUCCESS);
     memset(p.e.buf + TCP_PEER_TARGET, 0xee, TCP_PEER_LARGE);
     tcp_peer_say(&p, p.frame + bytes - 10000, 10000);
     tcp_peer_expect_end(&p, IWARP_TAGGED_STAG);

@@ -174,30 +174,22 @@ static void a_message_that_invalidates_takes_the_window_back(void **state) {
     (void)state;
     struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
-    struct ibv_send_wr *bad,
-        bind = {.wr_id = 5,
-                .opcode = IBV_WR_BIND_MW,
-                .send_flags = IBV_SEND_SIGNALED,
-                .bind_mw = {.mw = mw,
-                            .rkey = mw->rkey ^ 1,
-                            .bind_info = {.mr = p.open,
-                                          .addr = (uintptr_t)p.b.buf + AREA,
-                                          .length = 64,
-                                          .mw_access_flags = IBV_ACCESS_REMOTE_WRITE}}};
-    assert_int_equal(ibv_post_send(p.b.qp, &bind, &bad), 0);
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.b.buf + AREA, 64, IBV_ACCESS_REMOTE_WRITE};
+    uint32_t rkey = mw->rkey ^ 1;
+    assert_int_equal(sv_bind(p.b.qp, mw, rkey, info), 0);
     expect_wc(p.b.scq, 5, IBV_WC_BIND_MW, 0);
     tcp_recv(&p, 1, 0, 64, 1);
     sv_fill(p.a.buf, 64, 8);
     struct ibv_send_wr write = request(2, IBV_WR_RDMA_WRITE, 0);
-    write.wr.rdma.rkey = bind.bind_mw.rkey;
+    write.wr.rdma.rkey = rkey;
     assert_int_equal(tcp_post(&p, write, 0, 64, 1), 0);
     struct ibv_send_wr send = request(3, IBV_WR_SEND_WITH_INV, IBV_SEND_SIGNALED);
-    send.invalidate_rkey = bind.bind_mw.rkey;
+    send.invalidate_rkey = rkey;
     assert_int_equal(tcp_post(&p, send, 0, 10, 1), 0);
     struct ibv_wc wc = sv_poll(p.b.rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.wc_flags, IBV_WC_WITH_INV);
-    assert_int_equal(wc.invalidated_rkey, bind.bind_mw.rkey);
+    assert_int_equal(wc.invalidated_rkey, rkey);
     sv_check(p.b.buf + AREA, 64, 8);
     expect_wc(p.a.scq, 3, IBV_WC_SEND, 0);
     assert_int_equal(tcp_post(&p, write, 0, 64, 1), 0);

@@ -17,17 +17,9 @@ struct bound {
 };
 
 static int post_bind(struct ibv_qp *qp, struct bound *b, uint32_t rkey) {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .bind_mw = {.mw = b->mw,
-                                         .rkey = rkey,
-                                         .bind_info = {.mr = b->pair.open,
-                                                       .addr = (uintptr_t)b->pair.b.buf,
-                                                       .length = 4096,
-                                                       .mw_access_flags =
-                                                           IBV_ACCESS_REMOTE_WRITE}}},
-                       *bad;
-    return ibv_post_send(qp, &wr, &bad);
+    struct ibv_mw_bind_info info = {b->pair.open, (uintptr_t)b->pair.b.buf, 4096,
+                                    IBV_ACCESS_REMOTE_WRITE};
+    return sv_bind(qp, b->mw, rkey, info);
 }
 
 static void bind_it(struct bound *b) {
@@ -58,7 +50,7 @@ static void *binds_and_takes_back(void *arg) {
     struct turns *t = arg;
     while (!atomic_load(&t->over)) {
         bind_it(&t->bound);
-        must(onesided_invalidate(t->bound.pair.b.qp, t->bound.rkey) == 0);
+        must(sv_invalidate(t->bound.pair.b.qp, t->bound.rkey) == 0);
         must(sv_poll(t->bound.pair.b.rcq).status == IBV_WC_SUCCESS);
     }
     return NULL;
@@ -96,7 +88,7 @@ static void windows_of_others_are_left_alone_when_a_queue_pair_ends(void **state
 static void *takes_back(void *arg) {
     struct bound *b = arg;
     for (int i = 0; i < 50; i++)
-        if (onesided_invalidate(b->pair.b.qp, b->rkey) != 0)
+        if (sv_invalidate(b->pair.b.qp, b->rkey) != 0)
             break;
     return NULL;
 }

@@ -281,90 +281,78 @@ static void atomics_are_atomic_between_all_qps(void **state) {
 
 /* ---- memory windows --------------------------------------------------------------------------------- */
 
-static int bind_window(struct sv_end *e, struct ibv_mw *mw, struct ibv_mr *mr, size_t offset,
-                       size_t length, unsigned access, uint32_t rkey) {
-    struct ibv_send_wr wr = {.wr_id = 1,
-                             .opcode = IBV_WR_BIND_MW,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .bind_mw = {.mw = mw,
-                                         .rkey = rkey,
-                                         .bind_info = {.mr = mr,
-                                                       .addr = (uintptr_t)e->buf + offset,
-                                                       .length = length,
-                                                       .mw_access_flags = access}}},
-                       *bad;
-    return ibv_post_send(e->qp, &wr, &bad);
+struct windowed {
+    struct onesided pair;
+    struct ibv_mw *mw;
+    uint32_t rkey;
+};
+
+/* The peer may write 64 bytes of b's memory, from 4096 on. */
+static int open_window(void **state) {
+    static struct windowed w;
+    struct onesided *p = &w.pair;
+    *state = &w;
+    onesided_open(p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
+    w.mw = ibv_alloc_mw(p->b.pd, IBV_MW_TYPE_2);
+    must(w.mw);
+    w.rkey = ibv_inc_rkey(w.mw->rkey);
+    struct ibv_mw_bind_info info = {p->open, (uintptr_t)p->b.buf + 4096, 64,
+                                    IBV_ACCESS_REMOTE_WRITE};
+    must(sv_bind(p->b.qp, w.mw, w.rkey, info) == 0);
+    struct ibv_wc wc = sv_poll(p->b.rcq);
+    must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW);
+    return 0;
+}
+
+static int close_window(void **state) {
+    struct windowed *w = *state;
+    must(ibv_dealloc_mw(w->mw) == 0);
+    onesided_close(&w->pair);
+    return 0;
 }
 
 static void window_gives_and_takes_a_part(void **state) {
-    (void)state;
-    struct onesided p;
-    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
-    struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
-    must(mw);
-    uint32_t rkey = ibv_inc_rkey(mw->rkey);
-    must(bind_window(&p.b, mw, p.open, 4096, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
-    struct ibv_wc wc = sv_poll(p.b.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW);
-    must(soft_dereg_mr(p.open) == EBUSY);
-    sv_fill(p.a.buf, 64, 5);
-    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
-    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-    sv_check(p.b.buf + 4096, 64, 5);
-    struct ibv_send_wr inv = {.opcode = IBV_WR_LOCAL_INV,
-                              .send_flags = IBV_SEND_SIGNALED,
-                              .invalidate_rkey = rkey},
-                       *bad;
-    must(ibv_post_send(p.b.qp, &inv, &bad) == 0);
-    wc = sv_poll(p.b.rcq);
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
+    must(soft_dereg_mr(p->open) == EBUSY);
+    sv_fill(p->a.buf, 64, 5);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 64, 4096, w->rkey, 0) == 0);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+    sv_check(p->b.buf + 4096, 64, 5);
+    must(sv_invalidate(p->b.qp, w->rkey) == 0);
+    struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_LOCAL_INV);
-    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4096, rkey, 0) == 0);
-    onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    must(ibv_dealloc_mw(mw) == 0);
-    onesided_close(&p);
+    must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 64, 4096, w->rkey, 0) == 0);
+    onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void window_ends_where_it_was_bound(void **state) {
-    (void)state;
-    struct onesided p;
-    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
-    struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
-    uint32_t rkey = ibv_inc_rkey(mw->rkey);
-    must(bind_window(&p.b, mw, p.open, 4096, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
-    must(sv_poll(p.b.rcq).status == IBV_WC_SUCCESS);
-    must(onesided_post(&p, IBV_WR_RDMA_WRITE, 0, 64, 4097, rkey, 0) == 0);
-    onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    must(ibv_dealloc_mw(mw) == 0);
-    onesided_close(&p);
+    struct windowed *w = *state;
+    must(onesided_post(&w->pair, IBV_WR_RDMA_WRITE, 0, 64, 4097, w->rkey, 0) == 0);
+    onesided_refused(&w->pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
 static void send_with_invalidate_takes_the_window_back(void **state) {
-    (void)state;
-    struct onesided p;
-    onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE | IBV_ACCESS_MW_BIND, 4);
-    struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
-    uint32_t rkey = ibv_inc_rkey(mw->rkey);
-    must(bind_window(&p.b, mw, p.open, 0, 64, IBV_ACCESS_REMOTE_WRITE, rkey) == 0);
-    must(sv_poll(p.b.rcq).status == IBV_WC_SUCCESS);
-    must(sv_recv(&p.b, 3, 8192, 64) == 0);
-    struct ibv_sge sge = sv_sge(&p.a, 0, 16);
+    struct windowed *w = *state;
+    struct onesided *p = &w->pair;
+    must(sv_recv(&p->b, 3, 8192, 64) == 0);
+    struct ibv_sge sge = sv_sge(&p->a, 0, 16);
     struct ibv_send_wr wr = {.sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND_WITH_INV,
                              .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = rkey},
+                             .invalidate_rkey = w->rkey},
                        *bad;
-    must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
-    struct ibv_wc wc = sv_poll(p.b.rcq);
+    must(ibv_post_send(p->a.qp, &wr, &bad) == 0);
+    struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && (wc.wc_flags & IBV_WC_WITH_INV) &&
-         wc.invalidated_rkey == rkey);
-    onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
-    must(soft_mw_of(mw)->mr == NULL);
-    must(ibv_dealloc_mw(mw) == 0);
-    onesided_close(&p);
+         wc.invalidated_rkey == w->rkey);
+    onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_SEND);
+    must(soft_mw_of(w->mw)->mr == NULL);
 }
 
 int main(void) {
+#define WINDOW(fn) cmocka_unit_test_setup_teardown(fn, open_window, close_window)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(write_and_read_any_size_test),
         cmocka_unit_test(atomics_return_the_old_value_test),
@@ -382,9 +370,9 @@ int main(void) {
         cmocka_unit_test(qp_without_the_right_refuses),
         cmocka_unit_test(read_with_depth_zero_is_an_invalid_request),
         cmocka_unit_test(atomics_are_atomic_between_all_qps),
-        cmocka_unit_test(window_gives_and_takes_a_part),
-        cmocka_unit_test(window_ends_where_it_was_bound),
-        cmocka_unit_test(send_with_invalidate_takes_the_window_back),
+        WINDOW(window_gives_and_takes_a_part),
+        WINDOW(window_ends_where_it_was_bound),
+        WINDOW(send_with_invalidate_takes_the_window_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

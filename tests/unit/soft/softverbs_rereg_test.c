@@ -160,16 +160,8 @@ static void what_is_refused_changes_nothing(void **state) {
     fails(&p, cmd, EINVAL, to, NULL, buf, SIZE_MAX, 0);
     fails(&p, cmd, EOPNOTSUPP, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_ON_DEMAND);
     struct ibv_mw *mw = ibv_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
-    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .bind_mw = {.mw = mw,
-                                         .rkey = ibv_inc_rkey(mw->rkey),
-                                         .bind_info = {.mr = p.open,
-                                                       .addr = (uintptr_t)buf,
-                                                       .length = 64,
-                                                       .mw_access_flags = IBV_ACCESS_REMOTE_READ}}},
-                       *bad;
-    must(ibv_post_send(p.b.qp, &wr, &bad) == 0);
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)buf, 64, IBV_ACCESS_REMOTE_READ};
+    must(sv_bind(p.b.qp, mw, ibv_inc_rkey(mw->rkey), info) == 0);
     assert_int_equal(sv_poll(p.b.rcq).status, IBV_WC_SUCCESS);
     fails(&p, cmd, EBUSY, to, NULL, buf, 64, 0); /* the window would show something else */
     assert_int_equal(ibv_dealloc_mw(mw), 0);

@@ -239,27 +239,11 @@ static void a_loss_on_demand_is_a_message_that_never_comes(void **state) {
 
 /* Bound to the first bytes of b's memory; its key. */
 static uint32_t bind_window(struct sv_end *b, struct ibv_mr *mr, struct ibv_mw *mw) {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .bind_mw = {.mw = mw,
-                                         .rkey = ibv_inc_rkey(mw->rkey),
-                                         .bind_info = {.mr = mr,
-                                                       .addr = (uintptr_t)mr->addr,
-                                                       .length = 64,
-                                                       .mw_access_flags =
-                                                           IBV_ACCESS_REMOTE_WRITE}}},
-                       *bad;
-    must(ibv_post_send(b->qp, &wr, &bad) == 0);
+    struct ibv_mw_bind_info info = {mr, (uintptr_t)mr->addr, 64, IBV_ACCESS_REMOTE_WRITE};
+    uint32_t rkey = ibv_inc_rkey(mw->rkey);
+    must(sv_bind(b->qp, mw, rkey, info) == 0);
     must(sv_poll(b->scq).status == IBV_WC_SUCCESS);
-    return wr.bind_mw.rkey;
-}
-
-static void take_back(struct sv_end *b, uint32_t rkey) {
-    struct ibv_send_wr wr = {.opcode = IBV_WR_LOCAL_INV,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .invalidate_rkey = rkey},
-                       *bad;
-    must(ibv_post_send(b->qp, &wr, &bad) == 0);
+    return rkey;
 }
 
 static bool is_impatient(struct soft_qp *qp) {
@@ -286,14 +270,14 @@ static void a_window_is_taken_back_however_long_the_peer_stays(void **state) {
     }
     struct soft_ring *ring = atomic_load(&qp->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
-    take_back(&b, rkey[0]);
+    must(sv_invalidate(b.qp, rkey[0]) == 0);
     sv_until(is_impatient(qp));
     for (unsigned i = 0; i < 10; i++)
         must(ibv_poll_cq(b.scq, 1, &wc) == 0);
     atomic_fetch_add(&ring->tx.touching, 1);
     must(sv_poll(b.scq).status == IBV_WC_SUCCESS);
     must(soft_mw_of(mw[0])->mr == NULL && soft_mw_of(mw[1])->mr != NULL);
-    take_back(&b, rkey[1]);
+    must(sv_invalidate(b.qp, rkey[1]) == 0);
     must(sv_poll(b.scq).status == IBV_WC_SUCCESS);
     must(soft_mw_of(mw[1])->mr == NULL);
     must(ibv_dealloc_mw(mw[0]) == 0 && ibv_dealloc_mw(mw[1]) == 0 && soft_dereg_mr(mr) == 0);

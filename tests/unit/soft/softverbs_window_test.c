@@ -25,16 +25,8 @@ static void open_windowed(struct windowed *w, unsigned access) {
     w->mw = ibv_alloc_mw(p->b.pd, IBV_MW_TYPE_2);
     must(w->mw);
     w->rkey = ibv_inc_rkey(w->mw->rkey);
-    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW,
-                             .send_flags = IBV_SEND_SIGNALED,
-                             .bind_mw = {.mw = w->mw,
-                                         .rkey = w->rkey,
-                                         .bind_info = {.mr = p->open,
-                                                       .addr = (uintptr_t)p->b.buf + AT,
-                                                       .length = LENGTH,
-                                                       .mw_access_flags = access}}},
-                       *bad;
-    must(ibv_post_send(p->b.qp, &wr, &bad) == 0);
+    struct ibv_mw_bind_info info = {p->open, (uintptr_t)p->b.buf + AT, LENGTH, access};
+    must(sv_bind(p->b.qp, w->mw, w->rkey, info) == 0);
     struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW);
 }
@@ -187,7 +179,7 @@ static void nobody_is_inside_when_the_window_is_taken_back(void **state) {
         atomic_store(&writing, false);
         must(pthread_create(&thread, NULL, write_on, &w) == 0);
         sv_until(atomic_load(&writing));
-        must(onesided_invalidate(w.pair.b.qp, w.rkey) == 0);
+        must(sv_invalidate(w.pair.b.qp, w.rkey) == 0);
         /* Its next WRITE, which is refused, may end the queue pair while it is still seen inside: see below. */
         struct ibv_wc wc = sv_poll(w.pair.b.rcq);
         must(wc.status == IBV_WC_SUCCESS ? wc.opcode == IBV_WC_LOCAL_INV
@@ -207,7 +199,7 @@ static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     must(sv_recv(&p->a, 7, 0, 8) == 0);
-    must(onesided_invalidate(w->pair.b.qp, w->rkey) == 0);
+    must(sv_invalidate(w->pair.b.qp, w->rkey) == 0);
     must(soft_mw_of(w->mw)->mr == NULL);
     must(sv_send(&p->b, 8, 0, 8, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc;
@@ -230,7 +222,7 @@ static void taking_back_is_flushed_when_the_peer_has_left(void **state) {
     struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
-    must(onesided_invalidate(w->pair.b.qp, w->rkey) == 0);
+    must(sv_invalidate(w->pair.b.qp, w->rkey) == 0);
     must(soft_mw_of(w->mw)->mr == NULL);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     must(soft_modify_qp(p->b.qp, &attr, IBV_QP_STATE) == 0);
@@ -270,7 +262,7 @@ static void a_peer_that_never_leaves_costs_its_queue_pair(void **state) {
     struct windowed *w = *state;
     struct soft_ring *ring = atomic_load(&soft_qp_of(w->pair.b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
-    must(onesided_invalidate(w->pair.b.qp, w->rkey) == 0);
+    must(sv_invalidate(w->pair.b.qp, w->rkey) == 0);
     must(sv_poll(w->pair.b.rcq).status == IBV_WC_RETRY_EXC_ERR);
     must(soft_mw_of(w->mw)->mr == NULL);
     atomic_fetch_add(&ring->tx.touching, 1);
