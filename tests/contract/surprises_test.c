@@ -21,42 +21,36 @@ static void s02_event_str_knows_nothing_behind_timewait_exit(void **state) {
 
 /* -1, not an errno: the library found out, and there is nothing behind the number. */
 static void s03_status_may_be_minus_one(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    ct_pair_listen(&pair);
-    pair.active = ct_id(pair.active_channel);
-    ct_resolve(pair.active, pair.port);
-    ct_qp(pair.active);
-    assert_int_equal(rdma_connect(pair.active, NULL), 0);
-    assert_int_equal(ibv_modify_qp(pair.active->qp, &attr, IBV_QP_STATE), 0);
-    pair.passive = ct_request(pair.passive_channel);
-    ct_pair_accept(&pair);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_ERROR), -1);
-    ct_pair_free(&pair);
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
+    ct_qp(pair->active);
+    assert_int_equal(rdma_connect(pair->active, NULL), 0);
+    assert_int_equal(ibv_modify_qp(pair->active->qp, &attr, IBV_QP_STATE), 0);
+    pair->passive = ct_request(pair->passive_channel);
+    ct_pair_accept(pair);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_ERROR), -1);
 }
 
 static void s04_private_data_len_is_constant(void **state) {
-    (void)state;
-    struct ct_pair pair;
+    struct ct_pair *pair = *state;
     char data[56] = {1};
-    ct_pair_listen(&pair);
     for (uint8_t len = 0; len <= 56; len += 28) {
-        struct rdma_cm_id *id = ct_id(pair.active_channel);
-        ct_resolve(id, pair.port);
+        struct rdma_cm_id *id = ct_id(pair->active_channel);
+        ct_resolve(id, pair->port);
         struct rdma_conn_param param = ct_param(data, len);
         assert_int_equal(rdma_connect(id, &param), 0);
         struct rdma_cm_event *event =
-            ct_expect(pair.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+            ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
         assert_int_equal(event->param.conn.private_data_len, 56);
         assert_non_null(event->param.conn.private_data);
         struct rdma_cm_id *request = event->id;
         assert_int_equal(rdma_ack_cm_event(event), 0);
         ct_destroy(request);
-        assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
+        assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), 28);
         ct_destroy(id);
     }
-    ct_pair_free(&pair);
 }
 
 static void s06_passive_established_needs_the_active_event_loop(void **state) {
@@ -200,8 +194,8 @@ static void s15_a_datagram_reject_is_unreachable_2(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(s02_event_str_knows_nothing_behind_timewait_exit),
-        cmocka_unit_test(s03_status_may_be_minus_one),
-        cmocka_unit_test(s04_private_data_len_is_constant),
+        CT_WITH(ct_listening, s03_status_may_be_minus_one),
+        CT_WITH(ct_listening, s04_private_data_len_is_constant),
         CT_WITH(ct_listening, s06_passive_established_needs_the_active_event_loop),
         CT_WITH(ct_connected, s07_establish_is_not_followed_by_an_active_established),
         CT_WITH(ct_connected, s08_second_disconnect_succeeds_without_an_event),

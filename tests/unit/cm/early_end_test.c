@@ -105,37 +105,34 @@ static void a_confirmation_that_is_lost_is_not_missed_where_data_comes(void **st
 
 /* The device ends the queue pair under the listener, who has not looked at what came before. */
 static void a_receive_that_fails_takes_nothing_with_it(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_send_options tagged = {.size = sizeof tagged};
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     fault_plan("cm_in=RTU loss; qp=* recv=2 status=LOC_PROT_ERR");
     /* No time passes: a dialer whom nobody answers for long says so, and that would be the second receive. */
     pair_frozen = env_now(&env_default);
-    pair_dial(&p, PAIR_LINK());
-    pair_expect(&p, &p.b, SLUICE_UP);
+    pair_dial(p, PAIR_LINK());
+    pair_expect(p, &p->b, SLUICE_UP);
     for (unsigned i = 0; i < 2; i++) {
         tagged.tag = i + 1;
-        assert_int_equal(pair_send(&p.b, size_of(1), i, &tagged), 0);
-        assert_int_equal(next_alone(&p.b).status == 0, i == 0);
+        assert_int_equal(pair_send(&p->b, size_of(1), i, &tagged), 0);
+        assert_int_equal(next_alone(&p->b).status == 0, i == 0);
     }
     pair_frozen = 0;
-    assert_int_equal(next_alone(&p.a).type, SLUICE_UP);
-    sluice_event event = next_alone(&p.a);
+    assert_int_equal(next_alone(&p->a).type, SLUICE_UP);
+    sluice_event event = next_alone(&p->a);
     assert_int_equal(event.type, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, size_of(1), 0));
-    event = next_alone(&p.a);
+    event = next_alone(&p->a);
     assert_int_equal(event.type, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_ERROR);
     fault_clear();
-    pair_close(&p);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_acknowledged_is_delivered_before_the_end),
         cmocka_unit_test(a_confirmation_that_is_lost_is_not_missed_where_data_comes),
-        cmocka_unit_test(a_receive_that_fails_takes_nothing_with_it),
+        PAIR_WITH(pair_opened, a_receive_that_fails_takes_nothing_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,21 +254,18 @@ static void closed_with(struct pair *p, struct side *side, const char *text) {
 }
 
 static void a_dial_that_cannot_set_an_option_ends_and_names_it(void **state) {
-    (void)state;
+    struct pair *p = *state;
     static const struct {
         const char *plan, *text;
     } cases[] = {{"call=set_option n=1 errno=EINVAL", "type of service"},
                  {"call=set_option n=2 errno=ENOMEM", "ACK timeout"}};
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < 2; i++) {
         fault_plan(cases[i].plan);
-        pair_dial(&p, PAIR_LINK(.tos = 8, .ack_timeout = 12, .flags = SLUICE_ONCE));
-        closed_with(&p, &p.b, cases[i].text);
+        pair_dial(p, PAIR_LINK(.tos = 8, .ack_timeout = 12, .flags = SLUICE_ONCE));
+        closed_with(p, &p->b, cases[i].text);
         fault_clear();
     }
-    pair_connect(&p, PAIR_LINK(.tos = 8, .ack_timeout = 12)); /* nothing is left behind */
-    pair_close(&p);
+    pair_connect(p, PAIR_LINK(.tos = 8, .ack_timeout = 12)); /* nothing is left behind */
 }
 
 static void a_request_whose_option_is_refused_is_refused_itself(void **state) {
@@ -301,7 +298,7 @@ int main(void) {
         PAIR_WITH(two_opened, reuse_binds_beside_another_and_listens_when_that_is_gone),
         PAIR_WITH(two_opened, values_out_of_range_are_refused_at_once),
         cmocka_unit_test(a_listen_that_cannot_set_an_option_fails_and_names_it),
-        cmocka_unit_test(a_dial_that_cannot_set_an_option_ends_and_names_it),
+        PAIR_WITH(pair_opened, a_dial_that_cannot_set_an_option_ends_and_names_it),
         cmocka_unit_test(a_request_whose_option_is_refused_is_refused_itself),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,32 +37,28 @@ static uint64_t buffers_taken(const struct side *side) {
 
 /* And its bytes are the caller's again when the call returns. Those that wait for more share the buffer of a frame. */
 static void a_small_copy_takes_no_buffer_of_its_own(void **state) {
-    (void)state;
+    struct pair *p = *state;
     static const size_t sizes[] = {1, 8, 64, 200, FABRIC_FRAMED};
     enum { SIZES = sizeof sizes / sizeof *sizes, TOGETHER = 4 };
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
-    uint64_t before = buffers_taken(&p.b);
+    uint64_t before = buffers_taken(&p->b);
     for (unsigned i = 0; i < 100 * SIZES; i++) {
         uint8_t bytes[FABRIC_FRAMED];
         unsigned count = i & 1 ? TOGETHER : 1;
         for (unsigned k = 0; k < count; k++) {
             pair_fill_bytes(bytes, sizes[i % SIZES], i + k);
-            assert_int_equal(sluice_send_copy(p.b.session, bytes, sizes[i % SIZES],
+            assert_int_equal(sluice_send_copy(p->b.session, bytes, sizes[i % SIZES],
                                               k + 1 < count ? &more : NULL),
                              0);
             memset(bytes, 0xee, sizeof bytes);
         }
         for (unsigned k = 0; k < count; k++)
             assert_true(
-                pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, sizes[i % SIZES], i + k));
-        pair_turns(&p, 4);
-        assert_true(buffers_taken(&p.b) - before <= i / 2 + 1);
+                pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, sizes[i % SIZES], i + k));
+        pair_turns(p, 4);
+        assert_true(buffers_taken(&p->b) - before <= i / 2 + 1);
     }
-    assert_int_equal(sluice_send_copy(p.b.session, NULL, 0, NULL), 0);
-    assert_int_equal(pair_expect(&p, &p.a, SLUICE_MESSAGE).bytes, 0);
-    pair_close(&p);
+    assert_int_equal(sluice_send_copy(p->b.session, NULL, 0, NULL), 0);
+    assert_int_equal(pair_expect(p, &p->a, SLUICE_MESSAGE).bytes, 0);
 }
 
 static uint64_t on_their_way(struct side *side) {
@@ -109,19 +105,15 @@ static void bytes_count_as_messages_do(void **state) {
 }
 
 static void an_open_frame_with_one_message_goes_as_one(void **state) {
-    (void)state;
+    struct pair *p = *state;
     static const size_t sizes[] = {0, 1, 7, 8, 64, 65, 88, 89, 300, 512};
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        assert_int_equal(pair_send(&p.b, sizes[i], i, &more), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_send(&p->b, sizes[i], i, &more), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, sizes[i], i));
         assert_true(event.msg->flags &
                     MSG_RX); /* in a receive of its own, not in a frame of many */
     }
-    pair_close(&p);
 }
 
 /* Tagged, large and other threads' messages close an open frame, and none of them overtakes it. */
@@ -234,10 +226,10 @@ static void a_handle_that_was_used_last_does_not_outlive_its_session(void **stat
 int main(void) {
     const struct CMUnitTest tests[] = {
         PAIR_WITH(pair_connected, a_received_message_is_sent_on_without_another_buffer),
-        cmocka_unit_test(a_small_copy_takes_no_buffer_of_its_own),
+        PAIR_WITH(pair_connected, a_small_copy_takes_no_buffer_of_its_own),
         PAIR_WITH(pair_opened, the_window_is_as_narrow_as_it_was_agreed),
         PAIR_WITH(pair_opened, bytes_count_as_messages_do),
-        cmocka_unit_test(an_open_frame_with_one_message_goes_as_one),
+        PAIR_WITH(pair_connected, an_open_frame_with_one_message_goes_as_one),
         cmocka_unit_test(an_open_frame_keeps_its_place),
         cmocka_unit_test(an_open_frame_ends_as_what_is_queued_does),
         cmocka_unit_test(a_frame_of_hundreds_is_taken_apart_in_order),

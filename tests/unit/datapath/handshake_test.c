@@ -475,24 +475,21 @@ static void any_other_frame_before_hello_ends_the_session(void **state) {
 
 /* Every length and every kind of nonsense, where HELLO is awaited. */
 static void a_malformed_hello_is_refused(void **state) {
-    (void)state;
+    struct pair *p = *state;
     static const uint8_t noise[HELLO_BYTES_MAX + 60] = {[48] = 200, [49] = 7, [50] = 1};
     static const uint32_t sizes[] = {
         0, 1, 49, 50, 51, 250, HELLO_BYTES_MAX, HELLO_BYTES_MAX + 1, HELLO_BYTES_MAX + 60};
-    struct pair p;
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        pair_dial(&p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
-        struct session *s = stop_before_hello(&p);
-        say_instead(&p, s, noise, sizes[i]);
-        sluice_reason reason = pair_expect(&p, &p.b, SLUICE_CLOSED).reason;
+        pair_dial(p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
+        struct session *s = stop_before_hello(p);
+        say_instead(p, s, noise, sizes[i]);
+        sluice_reason reason = pair_expect(p, &p->b, SLUICE_CLOSED).reason;
         if (reason != SLUICE_REASON_MALFORMED && reason != SLUICE_REASON_VALUE &&
             reason != SLUICE_REASON_PEER_LOST) /* PROTOCOL at the listener: no word, disconnected */
             fail_msg("%u bytes: %s", sizes[i], sluice_reason_text((int)reason));
-        pair_expect_nothing(&p, &p.a);
-        settle(&p);
+        pair_expect_nothing(p, &p->a);
+        settle(p);
     }
-    pair_close(&p);
 }
 
 static void a_greeting_out_of_place_ends_the_session(void **state) {
@@ -554,7 +551,7 @@ int main(void) {
         cmocka_unit_test(what_is_changed_on_the_way_is_refused),
         cmocka_unit_test(before_the_proof_a_few_receives_are_at_stake),
         cmocka_unit_test(any_other_frame_before_hello_ends_the_session),
-        cmocka_unit_test(a_malformed_hello_is_refused),
+        PAIR_WITH(pair_opened, a_malformed_hello_is_refused),
         cmocka_unit_test(a_greeting_out_of_place_ends_the_session),
         cmocka_unit_test(the_hook_finds_keys),
     };

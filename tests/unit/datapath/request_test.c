@@ -45,35 +45,32 @@ static void a_borrowed_request_can_be_sent_back_as_the_reply(void **state) {
 }
 
 static void replies_come_in_any_order(void **state) {
-    (void)state;
+    struct pair *p = *state;
     enum { COUNT = 256 };
-    struct pair p;
     uint64_t tokens[COUNT];
     bool seen[COUNT] = {false};
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK(.requests = COUNT, .window_messages = COUNT));
+    pair_connect(p, PAIR_LINK(.requests = COUNT, .window_messages = COUNT));
     for (unsigned i = 0; i < COUNT; i++)
-        assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = i)), 0);
+        assert_int_equal(pair_request(&p->b, 16, i, SLUICE_SEND(.tag = i)), 0);
     for (unsigned i = 0; i < COUNT; i++) {
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
         assert_true(pair_check(event.msg, 16, i)); /* requests are in order */
         tokens[i] = event.token;
     }
-    assert_int_equal(pair_in_flight(&p.b), COUNT);
+    assert_int_equal(pair_in_flight(&p->b), COUNT);
     for (unsigned i = 0; i < COUNT; i++) {
         unsigned k = i * 77 % COUNT; /* 77 and 256 have no divisor in common */
-        assert_int_equal(pair_reply(&p.a, tokens[k], 20, k), 0);
+        assert_int_equal(pair_reply(&p->a, tokens[k], 20, k), 0);
     }
     for (unsigned i = 0; i < COUNT; i++) {
-        sluice_event event = pair_expect(&p, &p.b, SLUICE_REPLY);
+        sluice_event event = pair_expect(p, &p->b, SLUICE_REPLY);
         assert_int_equal(event.tag, i * 77 % COUNT);
         assert_false(seen[event.tag]);
         seen[event.tag] = true;
         assert_true(pair_check(event.msg, 20, (unsigned)event.tag));
     }
-    assert_int_equal(pair_in_flight(&p.b), 0);
-    pair_expect_nothing(&p, &p.b);
-    pair_close(&p);
+    assert_int_equal(pair_in_flight(&p->b), 0);
+    pair_expect_nothing(p, &p->b);
 }
 
 static int reply_with(struct side *side, uint64_t token, unsigned seed,
@@ -132,25 +129,21 @@ static void a_reply_has_neither_tag_nor_deadline(void **state) {
 }
 
 static void a_refusal_carries_its_code(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     static const uint32_t codes[] = {0, 1, 255, 65536, UINT32_MAX - 256};
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
     for (unsigned i = 0; i < 5; i++) {
-        assert_int_equal(pair_request(&p.b, 16, i, SLUICE_SEND(.tag = 5)), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_REQUEST);
+        assert_int_equal(pair_request(&p->b, 16, i, SLUICE_SEND(.tag = 5)), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
         uint64_t token = event.token;
-        assert_int_equal(sluice_reply_error(p.a.session, token, UINT32_MAX), SLUICE_EINVAL);
-        assert_int_equal(sluice_reply_error(p.a.session, token, codes[i]), 0);
-        assert_int_equal(sluice_reply_error(p.a.session, token, codes[i]), SLUICE_EINVAL);
-        event = pair_expect(&p, &p.b, SLUICE_REPLY);
+        assert_int_equal(sluice_reply_error(p->a.session, token, UINT32_MAX), SLUICE_EINVAL);
+        assert_int_equal(sluice_reply_error(p->a.session, token, codes[i]), 0);
+        assert_int_equal(sluice_reply_error(p->a.session, token, codes[i]), SLUICE_EINVAL);
+        event = pair_expect(p, &p->b, SLUICE_REPLY);
         assert_int_equal(event.status, SLUICE_EREJECTED);
         assert_int_equal(event.vendor, codes[i]);
         assert_int_equal(event.tag, 5);
         assert_null(event.msg);
     }
-    pair_close(&p);
 }
 
 static void a_request_is_answered_once_and_with_its_own_token(void **state) {
@@ -425,10 +418,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PAIR_WITH(pair_connected, a_request_is_answered_with_the_reply_and_the_tag),
         cmocka_unit_test(a_borrowed_request_can_be_sent_back_as_the_reply),
-        cmocka_unit_test(replies_come_in_any_order),
+        PAIR_WITH(pair_opened, replies_come_in_any_order),
         PAIR_WITH(pair_opened, replies_that_follow_each_other_share_a_frame),
         PAIR_WITH(pair_connected, a_reply_has_neither_tag_nor_deadline),
-        cmocka_unit_test(a_refusal_carries_its_code),
+        PAIR_WITH(pair_connected, a_refusal_carries_its_code),
         PAIR_WITH(pair_opened, a_request_is_answered_once_and_with_its_own_token),
         PAIR_WITH(pair_opened, the_last_request_is_refused_and_writable_follows_once),
         PAIR_WITH(pair_opened, a_request_counts_against_the_window_until_its_outcome),

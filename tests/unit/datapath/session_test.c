@@ -428,8 +428,7 @@ static void stale_and_invented_handles_are_closed(void **state) {
 }
 
 static void bad_arguments_have_clear_answers(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     sluice_error e;
     sluice_session s;
     sluice_listener l;
@@ -449,44 +448,43 @@ static void bad_arguments_have_clear_answers(void **state) {
                                         "[zz]:7",
                                         "*:7",
                                         "::1:7:"};
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(sluice_dial(p.b.node, wrong[i], SLUICE_LINK(.loop = p.b.loop), &s, &e),
+        assert_int_equal(sluice_dial(p->b.node, wrong[i], SLUICE_LINK(.loop = p->b.loop), &s, &e),
                          SLUICE_EADDRESS);
         assert_true(strlen(e.text) > 10);
     }
-    assert_int_equal(sluice_dial(p.b.node, NULL, SLUICE_LINK(.loop = p.b.loop), &s, &e),
+    assert_int_equal(sluice_dial(p->b.node, NULL, SLUICE_LINK(.loop = p->b.loop), &s, &e),
                      SLUICE_EADDRESS);
-    assert_int_equal(sluice_dial(p.b.node, p.address, NULL, &s, &e), SLUICE_EINVAL);
-    assert_int_equal(sluice_dial(p.b.node, p.address, SLUICE_LINK(.loop = p.a.loop), &s, &e),
+    assert_int_equal(sluice_dial(p->b.node, p->address, NULL, &s, &e), SLUICE_EINVAL);
+    assert_int_equal(sluice_dial(p->b.node, p->address, SLUICE_LINK(.loop = p->a.loop), &s, &e),
                      SLUICE_EINVAL);
     assert_int_equal(
-        sluice_dial(p.b.node, p.address, SLUICE_LINK(.loop = p.b.loop, .credits = 3), &s, &e),
+        sluice_dial(p->b.node, p->address, SLUICE_LINK(.loop = p->b.loop, .credits = 3), &s, &e),
         SLUICE_EINVAL);
     assert_int_equal(
-        sluice_dial(p.b.node, p.address, &(sluice_link_options){.loop = p.b.loop}, &s, &e),
+        sluice_dial(p->b.node, p->address, &(sluice_link_options){.loop = p->b.loop}, &s, &e),
         SLUICE_EINVAL);
-    assert_int_equal(sluice_listen(p.b.node, p.address, SLUICE_LINK(.loop = p.b.loop), &l, &e),
+    assert_int_equal(sluice_listen(p->b.node, p->address, SLUICE_LINK(.loop = p->b.loop), &l, &e),
                      SLUICE_EADDRESS);
     assert_non_null(strstr(e.text, "in use"));
-    assert_int_equal(sluice_listen(p.b.node, "192.0.2.77:0", SLUICE_LINK(.loop = p.b.loop), &l, &e),
-                     SLUICE_EADDRESS);
-    assert_int_equal(sluice_poll(p.b.loop, NULL, 1, 0), SLUICE_EINVAL);
+    assert_int_equal(
+        sluice_listen(p->b.node, "192.0.2.77:0", SLUICE_LINK(.loop = p->b.loop), &l, &e),
+        SLUICE_EADDRESS);
+    assert_int_equal(sluice_poll(p->b.loop, NULL, 1, 0), SLUICE_EINVAL);
     assert_int_equal(sluice_poll(NULL, &event, 1, 0), SLUICE_EINVAL);
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(sluice_send(p.b.session, NULL, NULL), SLUICE_EINVAL);
-    assert_int_equal(sluice_alloc(p.b.node, 8, &msg), 0);
-    assert_int_equal(sluice_send(p.b.session, msg, SLUICE_SEND(.flags = 2)), SLUICE_EINVAL);
-    assert_int_equal(sluice_send(p.b.session, msg, SLUICE_SEND(.reserved = 2)), SLUICE_EINVAL);
+    pair_connect(p, PAIR_LINK());
+    assert_int_equal(sluice_send(p->b.session, NULL, NULL), SLUICE_EINVAL);
+    assert_int_equal(sluice_alloc(p->b.node, 8, &msg), 0);
+    assert_int_equal(sluice_send(p->b.session, msg, SLUICE_SEND(.flags = 2)), SLUICE_EINVAL);
+    assert_int_equal(sluice_send(p->b.session, msg, SLUICE_SEND(.reserved = 2)), SLUICE_EINVAL);
     struct {
         sluice_send_options o;
         uint64_t newer;
     } longer = {.o.size = sizeof longer, .newer = 1};
-    assert_int_equal(sluice_send(p.b.session, msg, &longer.o), SLUICE_EINVAL);
+    assert_int_equal(sluice_send(p->b.session, msg, &longer.o), SLUICE_EINVAL);
     longer.newer = 0;
-    assert_int_equal(sluice_send(p.b.session, msg, &longer.o), 0);
-    assert_int_equal(sluice_loop_close(p.b.loop), SLUICE_EINVAL);
-    pair_close(&p);
+    assert_int_equal(sluice_send(p->b.session, msg, &longer.o), 0);
+    assert_int_equal(sluice_loop_close(p->b.loop), SLUICE_EINVAL);
 }
 
 int main(void) {
@@ -508,7 +506,7 @@ int main(void) {
         cmocka_unit_test(the_dialer_gives_up_in_time),
         cmocka_unit_test(unlisten_refuses_who_is_waiting),
         cmocka_unit_test(stale_and_invented_handles_are_closed),
-        cmocka_unit_test(bad_arguments_have_clear_answers),
+        PAIR_WITH(pair_opened, bad_arguments_have_clear_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -288,30 +288,26 @@ static void check_shown(sluice_node *n) {
 }
 
 static void buffers_are_counted_per_size_worker_and_pool(void **state) {
-    (void)state;
-    struct pair p;
+    struct pair *p = *state;
     static const size_t sizes[] = {100, 3000, 20000, 300000, 3000000};
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        assert_int_equal(pair_send(&p.b, sizes[i], (unsigned)i, NULL), 0);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        assert_int_equal(pair_send(&p->b, sizes[i], (unsigned)i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, sizes[i], (unsigned)i));
     }
-    publish(&p);
-    check_shown(p.a.node);
-    check_shown(p.b.node);
+    publish(p);
+    check_shown(p->a.node);
+    check_shown(p->b.node);
     /* The one that received has receive buffers, got by its loop; the sender got some to send. */
-    const struct stats_loop *a = &p.a.node->stats.page->loops[p.a.loop->index];
+    const struct stats_loop *a = &p->a.node->stats.page->loops[p->a.loop->index];
     uint64_t received = 0;
     for (int i = 0; i < STATS_CLASSES; i++)
         received += atomic_load(&a->buffers[STATS_RECEIVE][i].gets);
     assert_true(received >= CREDITS_INITIAL);
-    assert_true(shown(p.b.node, STATS_SEND, POOL_CLASSES, false) >= 1); /* the largest */
-    assert_int_equal(p.a.node->stats.page->class_bytes[0], 64);
-    assert_int_equal(p.a.node->stats.page->class_bytes[POOL_CLASSES - 1], 1 << 20);
-    assert_int_equal(p.a.node->stats.page->class_bytes[POOL_CLASSES], 0);
-    pair_close(&p);
+    assert_true(shown(p->b.node, STATS_SEND, POOL_CLASSES, false) >= 1); /* the largest */
+    assert_int_equal(p->a.node->stats.page->class_bytes[0], 64);
+    assert_int_equal(p->a.node->stats.page->class_bytes[POOL_CLASSES - 1], 1 << 20);
+    assert_int_equal(p->a.node->stats.page->class_bytes[POOL_CLASSES], 0);
 }
 
 /* A loop that closes takes nothing with it: its counts are the pool's then. */
@@ -355,7 +351,7 @@ int main(void) {
         cmocka_unit_test(too_few_descriptors_are_told_with_limit_need_and_remedy),
         cmocka_unit_test(a_node_that_lacks_descriptors_says_so_and_does_not_open),
         cmocka_unit_test(a_node_that_cannot_feed_its_sessions_does_not_open),
-        cmocka_unit_test(buffers_are_counted_per_size_worker_and_pool),
+        PAIR_WITH(pair_connected, buffers_are_counted_per_size_worker_and_pool),
         cmocka_unit_test(a_closed_loops_buffers_stay_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

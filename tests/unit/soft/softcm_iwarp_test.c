@@ -57,28 +57,25 @@ static void the_device_moves_the_queue_pair_and_nobody_else(void **state) {
 }
 
 static void attributes_say_next_to_nothing(void **state) {
-    (void)state;
-    struct iwarp_ends s;
+    struct iwarp_ends *s = *state;
     int mask, basic = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
-    iwarp_listen(&s);
     for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++) {
         struct ibv_qp_attr attr = {.qp_state = (enum ibv_qp_state)to};
-        assert_int_equal(soft_init_qp_attr(s.cm.active, &attr, &mask), 0);
+        assert_int_equal(soft_init_qp_attr(s->cm.active, &attr, &mask), 0);
         assert_int_equal(mask, basic);
         assert_int_equal(attr.qp_access_flags, 0);
     }
-    struct rdma_conn_param param = iwarp_param(&s.dialer, NULL, 0);
-    assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    s.cm.passive = ct_request(s.cm.passive_channel);
-    struct rdma_cm_id *ids[] = {s.cm.active, s.cm.passive};
+    struct rdma_conn_param param = iwarp_param(&s->dialer, NULL, 0);
+    assert_int_equal(soft_connect(s->cm.active, &param), 0);
+    s->cm.passive = ct_request(s->cm.passive_channel);
+    struct rdma_cm_id *ids[] = {s->cm.active, s->cm.passive};
     for (int i = 0; i < 2; i++)
         for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++) {
             struct ibv_qp_attr attr = {.qp_state = (enum ibv_qp_state)to};
             assert_int_equal(soft_init_qp_attr(ids[i], &attr, &mask), 0);
             assert_int_equal(mask, to == IBV_QPS_RTS ? IBV_QP_PORT : basic);
         }
-    assert_int_equal(soft_reject(s.cm.passive, NULL, 0), 0);
-    iwarp_close(&s);
+    assert_int_equal(soft_reject(s->cm.passive, NULL, 0), 0);
 }
 
 static void a_queue_pair_that_is_not_there_is_einval(void **state) {
@@ -153,15 +150,12 @@ static void a_request_that_is_destroyed_is_refused_without_data(void **state) {
 }
 
 static void too_much_data_is_refused(void **state) {
-    (void)state;
-    struct iwarp_ends s;
+    struct iwarp_ends *s = *state;
     uint8_t data[255] = {1};
-    iwarp_listen(&s);
-    struct rdma_conn_param param = iwarp_param(&s.dialer, data, 252);
-    assert_int_equal(soft_connect(s.cm.active, &param), 0);
-    assert_int_equal(ct_take(s.cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
-    assert_false(ct_readable(s.cm.passive_channel, 0));
-    iwarp_close(&s);
+    struct rdma_conn_param param = iwarp_param(&s->dialer, data, 252);
+    assert_int_equal(soft_connect(s->cm.active, &param), 0);
+    assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_REJECTED), REFUSED);
+    assert_false(ct_readable(s->cm.passive_channel, 0));
 }
 
 static void two_hundred_and_fifty_one_bytes_arrive(void **state) {
@@ -290,13 +284,13 @@ int main(void) {
         IWARP_WITH(iwarp_requested,
                    the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up),
         IWARP_WITH(iwarp_listening, the_device_moves_the_queue_pair_and_nobody_else),
-        cmocka_unit_test(attributes_say_next_to_nothing),
+        IWARP_WITH(iwarp_listening, attributes_say_next_to_nothing),
         IWARP_WITH(iwarp_listening, a_queue_pair_that_is_not_there_is_einval),
         IWARP_WITH(iwarp_listening, nobody_listening_fails_the_call_and_the_id_connects_again),
         IWARP_WITH(iwarp_requested,
                    a_refusal_has_exact_data_and_flushes_receives_before_it_is_told),
         IWARP_WITH(iwarp_requested, a_request_that_is_destroyed_is_refused_without_data),
-        cmocka_unit_test(too_much_data_is_refused),
+        IWARP_WITH(iwarp_listening, too_much_data_is_refused),
         cmocka_unit_test(two_hundred_and_fifty_one_bytes_arrive),
         IWARP_WITH(iwarp_requested, a_dialer_that_is_not_answered_in_time_gives_up),
         IWARP_WITH(iwarp_requested, an_id_that_waits_for_its_answer_is_destroyed_when_that_came),

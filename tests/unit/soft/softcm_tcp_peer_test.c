@@ -76,17 +76,14 @@ static void a_request_in_single_bytes_is_heard(void **state) {
 
 /* However many the listener's application asks for: a dialer ends the stream on one READ too many. */
 static void a_listener_asks_no_more_reads_than_its_dialer_serves(void **state) {
-    (void)state;
-    struct plain p;
+    struct plain *p = *state;
     struct iwarp_offer own = {.crc = true, .peer_to_peer = true, .ird = 1, .ord = 4};
     struct iwarp_handshake request = iwarp_handshake_request(&own, "hand", 4);
     uint8_t bytes[IWARP_HANDSHAKE_MAX];
-    plain_open(&p);
-    plain_send(p.fd, bytes, iwarp_handshake_put(bytes, &request), 0);
-    p.cm.passive = ct_request(p.cm.passive_channel);
-    softcm_tcp_move(p.cm.passive, &p.end);
-    assert_int_equal(soft_qp_of(p.end.qp)->tcp->ord, 1);
-    plain_close(&p);
+    plain_send(p->fd, bytes, iwarp_handshake_put(bytes, &request), 0);
+    p->cm.passive = ct_request(p->cm.passive_channel);
+    softcm_tcp_move(p->cm.passive, &p->end);
+    assert_int_equal(soft_qp_of(p->end.qp)->tcp->ord, 1);
 }
 
 /* What the listener posted waits for the dialer's first frame, whatever that is. */
@@ -156,7 +153,7 @@ static void a_refusal_is_a_reply_and_the_end(void **state) {
 /* ---- and that do not ----------------------------------------------------------------------------------------- */
 
 static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void **state) {
-    (void)state;
+    struct plain *p = *state;
     static const uint8_t wrong[][24] = {
         "GET / HTTP/1.1\r\nHost: x",
         "MPA ID Rep Frame\x40\x02",
@@ -164,16 +161,13 @@ static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void *
         "MPA ID Req Frame\x40\x02\xff\xff",
         "MPA ID Req Frame\x50\x02\0\0",
         "MPA ID Req Frame\x40\x01\0\0\0\x0e\xc1\x40" /* with the beginning of a frame */};
-    struct plain p;
-    plain_open(&p);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        int fd = plain_dial(p.cm.port);
+        int fd = plain_dial(p->cm.port);
         plain_send(fd, wrong[i], sizeof wrong[i], 0);
         plain_expect_end(fd);
         close(fd);
     }
-    assert_false(ct_readable(p.cm.passive_channel, 0));
-    plain_close(&p);
+    assert_false(ct_readable(p->cm.passive_channel, 0));
 }
 
 static void markers_are_refused(void **state) {
@@ -396,12 +390,12 @@ int main(void) {
 #define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
     const struct CMUnitTest tests[] = {
         WITH(plain_opened, a_request_in_single_bytes_is_heard),
-        cmocka_unit_test(a_listener_asks_no_more_reads_than_its_dialer_serves),
+        WITH(plain_opened, a_listener_asks_no_more_reads_than_its_dialer_serves),
         WITH(plain_opened, a_listener_says_nothing_before_the_dialers_first_frame),
         WITH(plain_opened, a_dialer_without_a_first_frame_hears_the_listener),
         WITH(plain_opened, a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more),
         WITH(plain_opened, a_refusal_is_a_reply_and_the_end),
-        cmocka_unit_test(what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
+        WITH(plain_opened, what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
         WITH(plain_opened, markers_are_refused),
         WITH(plain_opened, silent_connections_keep_nobody_out),
         WITH(plain_opened, refused_connections_hold_few_descriptors),
