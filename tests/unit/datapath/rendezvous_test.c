@@ -33,65 +33,50 @@ static void assert_nothing_kept(struct side *side, uint64_t before) {
 /* ---- delivering ------------------------------------------------------------------------------ */
 
 static void large_messages_arrive_whole(void **state) {
+    struct pair *p = *state;
     static const size_t sizes[] = {8169,          16385,          64 * KIB,
                                    256 * KIB - 1, 256 * KIB,      256 * KIB + 1,
                                    1024 * KIB,    1024 * KIB + 1, 5000 * KIB + 13};
-    (void)state;
-    for (unsigned w = 0; w < PAIR_WAYS; w++) {
-        struct pair p;
-        open_pair(&p, ways[w]);
-        for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            assert_int_equal(pair_send(&p.b, sizes[i], i, SLUICE_SEND(.tag = i + 1)), 0);
-            sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-            assert_true(pair_check(event.msg, sizes[i], i));
-            event = pair_expect(&p, &p.b, SLUICE_SENT);
-            assert_int_equal(event.tag, i + 1);
-            assert_int_equal(event.status, 0);
-            assert_int_equal(event.bytes, sizes[i]);
-        }
-        pair_expect_nothing(&p, &p.b);
-        struct session *s = pair_session(&p.b);
-        assert_int_equal(atomic_load(&s->window.own_messages), 0);
-        assert_int_equal(atomic_load(&s->window.own_bytes), 0);
-        assert_false(rndv_pending(s));
-        pair_close(&p);
+    for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_int_equal(pair_send(&p->b, sizes[i], i, SLUICE_SEND(.tag = i + 1)), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, sizes[i], i));
+        event = pair_expect(p, &p->b, SLUICE_SENT);
+        assert_int_equal(event.tag, i + 1);
+        assert_int_equal(event.status, 0);
+        assert_int_equal(event.bytes, sizes[i]);
     }
+    pair_expect_nothing(p, &p->b);
+    struct session *s = pair_session(&p->b);
+    assert_int_equal(atomic_load(&s->window.own_messages), 0);
+    assert_int_equal(atomic_load(&s->window.own_bytes), 0);
+    assert_false(rndv_pending(s));
 }
 
 static void large_and_small_arrive_in_order(void **state) {
-    (void)state;
-    for (unsigned w = 0; w < PAIR_WAYS; w++) {
-        struct pair p;
-        open_pair(&p, ways[w]);
-        for (unsigned i = 0; i < 60; i++) {
-            size_t bytes = i % 3 == 0 ? 100 * KIB + i : i % 3 == 1 ? 20 : 20 * KIB;
-            assert_int_equal(pair_send(&p.b, bytes, i, NULL), 0);
-        }
-        for (unsigned i = 0; i < 60; i++) {
-            size_t bytes = i % 3 == 0 ? 100 * KIB + i : i % 3 == 1 ? 20 : 20 * KIB;
-            sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-            assert_true(pair_check(event.msg, bytes, i));
-        }
-        pair_expect_nothing(&p, &p.a);
-        pair_close(&p);
+    struct pair *p = *state;
+    for (unsigned i = 0; i < 60; i++) {
+        size_t bytes = i % 3 == 0 ? 100 * KIB + i : i % 3 == 1 ? 20 : 20 * KIB;
+        assert_int_equal(pair_send(&p->b, bytes, i, NULL), 0);
     }
+    for (unsigned i = 0; i < 60; i++) {
+        size_t bytes = i % 3 == 0 ? 100 * KIB + i : i % 3 == 1 ? 20 : 20 * KIB;
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, bytes, i));
+    }
+    pair_expect_nothing(p, &p->a);
 }
 
 static void several_are_under_way_at_once(void **state) {
-    (void)state;
-    for (unsigned w = 0; w < PAIR_WAYS; w++) {
-        struct pair p;
-        open_pair(&p, ways[w]);
-        pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
-        for (unsigned i = 0; i < 5; i++)
-            assert_int_equal(pair_send(&p.b, 100 * KIB, i, SLUICE_SEND(.tag = i + 1)), 0);
-        assert_int_equal(pair_session(&p.b)->rndv->out_count, 5);
-        for (unsigned i = 0; i < 5; i++)
-            assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100 * KIB, i));
-        for (unsigned i = 0; i < 5; i++)
-            assert_int_equal(pair_expect(&p, &p.b, SLUICE_SENT).tag, i + 1);
-        pair_close(&p);
-    }
+    struct pair *p = *state;
+    pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(pair_send(&p->b, 100 * KIB, i, SLUICE_SEND(.tag = i + 1)), 0);
+    assert_int_equal(pair_session(&p->b)->rndv->out_count, 5);
+    for (unsigned i = 0; i < 5; i++)
+        assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100 * KIB, i));
+    for (unsigned i = 0; i < 5; i++)
+        assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, i + 1);
 }
 
 /* Both sides with few credits, both full of large messages: nobody waits for ever. */
@@ -128,35 +113,25 @@ static void both_sides_at_once_with_few_credits(void **state) {
 
 /* A receiver that takes no events takes the bytes all the same, up to what it may keep. */
 static void sent_does_not_wait_for_the_application(void **state) {
-    (void)state;
-    for (unsigned w = 0; w < PAIR_WAYS; w++) {
-        struct pair p;
-        open_pair(&p, ways[w]);
-        assert_int_equal(pair_send(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 7)), 0);
-        assert_int_equal(pair_expect(&p, &p.b, SLUICE_SENT).tag, 7); /* a polls into no array */
-        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
-        pair_close(&p);
-    }
+    struct pair *p = *state;
+    assert_int_equal(pair_send(&p->b, 100 * KIB, 1, SLUICE_SEND(.tag = 7)), 0);
+    assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, 7); /* a polls into no array */
+    assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
 }
 
 static void buffers_come_back(void **state) {
-    (void)state;
-    for (unsigned w = 0; w < PAIR_WAYS; w++) {
-        struct pair p;
-        open_pair(&p, ways[w]);
-        assert_int_equal(pair_send(&p.b, 100 * KIB, 1, NULL), 0);
-        pair_expect(&p, &p.a, SLUICE_MESSAGE);
-        settle(&p);
-        uint64_t a = pool_in_use(p.a.node->pool), b = pool_in_use(p.b.node->pool);
-        for (unsigned i = 0; i < 40; i++) {
-            assert_int_equal(pair_send(&p.b, 100 * KIB + i, i, NULL), 0);
-            pair_expect(&p, &p.a, SLUICE_MESSAGE);
-        }
-        settle(&p);
-        assert_nothing_kept(&p.a, a);
-        assert_nothing_kept(&p.b, b);
-        pair_close(&p);
+    struct pair *p = *state;
+    assert_int_equal(pair_send(&p->b, 100 * KIB, 1, NULL), 0);
+    pair_expect(p, &p->a, SLUICE_MESSAGE);
+    settle(p);
+    uint64_t a = pool_in_use(p->a.node->pool), b = pool_in_use(p->b.node->pool);
+    for (unsigned i = 0; i < 40; i++) {
+        assert_int_equal(pair_send(&p->b, 100 * KIB + i, i, NULL), 0);
+        pair_expect(p, &p->a, SLUICE_MESSAGE);
     }
+    settle(p);
+    assert_nothing_kept(&p->a, a);
+    assert_nothing_kept(&p->b, b);
 }
 
 /* ---- which messages -------------------------------------------------------------------------- */
@@ -244,25 +219,20 @@ static void a_message_waits_for_memory(void **state) {
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 static void hanging_up_waits_until_the_peer_has_them(void **state) {
-    (void)state;
-    for (unsigned w = 0; w < PAIR_WAYS; w++) {
-        struct pair p;
-        open_pair(&p, ways[w]);
-        for (unsigned i = 0; i < 4; i++)
-            assert_int_equal(pair_send(&p.b, 300 * KIB, i, SLUICE_SEND(.tag = i + 1)), 0);
-        sluice_hangup(p.b.session, 5000000000);
-        for (unsigned i = 0; i < 4; i++)
-            assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 300 * KIB, i));
-        for (unsigned i = 0; i < 4; i++) {
-            sluice_event event = pair_expect(&p, &p.b, SLUICE_SENT);
-            assert_int_equal(event.tag, i + 1);
-            assert_int_equal(event.status, 0);
-        }
-        pair_expect(&p, &p.b, SLUICE_CLOSED);
-        sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
-        assert_int_equal(event.reason, SLUICE_REASON_PEER_CLOSE);
-        pair_close(&p);
+    struct pair *p = *state;
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(pair_send(&p->b, 300 * KIB, i, SLUICE_SEND(.tag = i + 1)), 0);
+    sluice_hangup(p->b.session, 5000000000);
+    for (unsigned i = 0; i < 4; i++)
+        assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 300 * KIB, i));
+    for (unsigned i = 0; i < 4; i++) {
+        sluice_event event = pair_expect(p, &p->b, SLUICE_SENT);
+        assert_int_equal(event.tag, i + 1);
+        assert_int_equal(event.status, 0);
     }
+    pair_expect(p, &p->b, SLUICE_CLOSED);
+    sluice_event event = pair_expect(p, &p->a, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_PEER_CLOSE);
 }
 
 #ifdef SANITIZE_THREAD
@@ -376,19 +346,32 @@ static void a_peer_that_dies_while_it_reads_is_lost(void **state) {
     pair_close(&p);
 }
 
+static int open_way(void **state) {
+    static struct pair of_test;
+    sluice_rendezvous way = (sluice_rendezvous)(uintptr_t)*state;
+    *state = &of_test;
+    open_pair(*state, way);
+    return 0;
+}
+
+/* Each in both ways that a large message can go. */
+#define WAY(fn, way)                                                                               \
+    { #fn "/" #way, fn, open_way, pair_closed, (void *)(uintptr_t)SLUICE_RENDEZVOUS_##way }
+#define EACH_WAY(fn) WAY(fn, READ), WAY(fn, WRITE)
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_messages_arrive_whole),
-        cmocka_unit_test(large_and_small_arrive_in_order),
-        cmocka_unit_test(several_are_under_way_at_once),
+        EACH_WAY(large_messages_arrive_whole),
+        EACH_WAY(large_and_small_arrive_in_order),
+        EACH_WAY(several_are_under_way_at_once),
         cmocka_unit_test(both_sides_at_once_with_few_credits),
-        cmocka_unit_test(sent_does_not_wait_for_the_application),
-        cmocka_unit_test(buffers_come_back),
+        EACH_WAY(sent_does_not_wait_for_the_application),
+        EACH_WAY(buffers_come_back),
         cmocka_unit_test(the_option_says_which_messages_are_announced),
         cmocka_unit_test(without_rendezvous_messages_are_cut),
         cmocka_unit_test(a_message_there_can_be_no_memory_for_is_refused),
         cmocka_unit_test(a_message_waits_for_memory),
-        cmocka_unit_test(hanging_up_waits_until_the_peer_has_them),
+        EACH_WAY(hanging_up_waits_until_the_peer_has_them),
         cmocka_unit_test(a_session_may_end_at_any_point),
         cmocka_unit_test(chunks_reach_beyond_4_gib),
         cmocka_unit_test(a_peer_that_dies_while_it_reads_is_lost),

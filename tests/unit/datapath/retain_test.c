@@ -59,34 +59,29 @@ static unsigned keep_all(struct pair *p, sluice_msg **msgs, unsigned max) {
 }
 
 static void a_kept_message_holds_one_credit_until_it_is_freed(void **state) {
-    (void)state;
-    EACH_KIND(flag) {
-        struct pair p;
-        sluice_msg *msgs[64];
-        open_kind(&p, flag);
-        for (unsigned i = 0; i < 60; i++)
-            assert_int_equal(pair_send(&p.b, 10 + i, i, NULL), 0);
-        unsigned count = keep_all(&p, msgs, 64);
-        assert_int_equal(count, MOST); /* the peer keeps two back */
-        assert_int_equal(kept(&p.a), MOST);
-        assert_int_equal(p.a.loop->totals.retained, MOST);
-        assert_complete(&p, MOST);
-        for (unsigned i = 0; i < 60; i++) { /* one freed, one more comes */
-            assert_true(pair_check(msgs[i % MOST], 10 + i, i));
-            sluice_free(msgs[i % MOST]);
-            if (i + MOST >= 60)
-                continue;
-            sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-            sluice_keep(event.msg);
-            msgs[i % MOST] = event.msg;
-            pair_expect_nothing(&p, &p.a);
-        }
-        quiesce(&p);
-        assert_int_equal(kept(&p.a), 0);
-        assert_int_equal(p.a.loop->totals.retained, 0);
-        assert_complete(&p, 0);
-        pair_close(&p);
+    struct pair *p = *state;
+    sluice_msg *msgs[64];
+    for (unsigned i = 0; i < 60; i++)
+        assert_int_equal(pair_send(&p->b, 10 + i, i, NULL), 0);
+    unsigned count = keep_all(p, msgs, 64);
+    assert_int_equal(count, MOST); /* the peer keeps two back */
+    assert_int_equal(kept(&p->a), MOST);
+    assert_int_equal(p->a.loop->totals.retained, MOST);
+    assert_complete(p, MOST);
+    for (unsigned i = 0; i < 60; i++) { /* one freed, one more comes */
+        assert_true(pair_check(msgs[i % MOST], 10 + i, i));
+        sluice_free(msgs[i % MOST]);
+        if (i + MOST >= 60)
+            continue;
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        sluice_keep(event.msg);
+        msgs[i % MOST] = event.msg;
+        pair_expect_nothing(p, &p->a);
     }
+    quiesce(p);
+    assert_int_equal(kept(&p->a), 0);
+    assert_int_equal(p->a.loop->totals.retained, 0);
+    assert_complete(p, 0);
 }
 
 /*
@@ -179,28 +174,23 @@ static void more_kept_than_credits_leave_the_peer_two(void **state) {
 
 /* It brought no buffer of the queue, and holds a credit all the same: the next that would return. */
 static void a_large_kept_message_holds_one_credit_too(void **state) {
-    (void)state;
-    EACH_KIND(flag) {
-        struct pair p;
-        sluice_msg *msgs[64];
-        open_kind(&p, flag);
-        for (unsigned i = 0; i < 40; i++)
-            assert_int_equal(pair_send(&p.b, 20000, i, NULL), 0);
-        unsigned count = keep_all(&p, msgs, 64);
-        assert_int_equal(count, MOST);
-        assert_int_equal(kept(&p.a), MOST);
-        assert_complete(&p, MOST);
-        for (unsigned i = 0; i < count; i++)
-            sluice_free(msgs[i]);
-        for (unsigned i = count; i < 40; i++) {
-            sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-            assert_true(pair_check(event.msg, 20000, i));
-        }
-        quiesce(&p);
-        assert_int_equal(pair_session(&p.a)->connection.credits.withheld_due, 0);
-        assert_complete(&p, 0);
-        pair_close(&p);
+    struct pair *p = *state;
+    sluice_msg *msgs[64];
+    for (unsigned i = 0; i < 40; i++)
+        assert_int_equal(pair_send(&p->b, 20000, i, NULL), 0);
+    unsigned count = keep_all(p, msgs, 64);
+    assert_int_equal(count, MOST);
+    assert_int_equal(kept(&p->a), MOST);
+    assert_complete(p, MOST);
+    for (unsigned i = 0; i < count; i++)
+        sluice_free(msgs[i]);
+    for (unsigned i = count; i < 40; i++) {
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, 20000, i));
     }
+    quiesce(p);
+    assert_int_equal(pair_session(&p->a)->connection.credits.withheld_due, 0);
+    assert_complete(p, 0);
 }
 
 /*
@@ -253,49 +243,39 @@ static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
 }
 
 static void kept_in_a_moment_and_freed_costs_nothing(void **state) {
-    (void)state;
-    EACH_KIND(flag) {
-        struct pair p;
-        open_kind(&p, flag);
-        uint64_t before = 0;
-        for (unsigned i = 0; i < 500; i++) {
-            assert_int_equal(pair_send(&p.b, i & 1 ? 20000 : 100, i, NULL), 0);
-            sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-            sluice_keep(event.msg);
-            sluice_free(event.msg); /* before the poll that would have taken it back */
-            if (i == 100)
-                before = pool_in_use(p.a.node->rx_pool);
-        }
-        quiesce(&p);
-        assert_complete(&p, 0);
-        assert_uint_in_range(pool_in_use(p.a.node->rx_pool), before - 4, before + 4);
-        pair_close(&p);
+    struct pair *p = *state;
+    uint64_t before = 0;
+    for (unsigned i = 0; i < 500; i++) {
+        assert_int_equal(pair_send(&p->b, i & 1 ? 20000 : 100, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        sluice_keep(event.msg);
+        sluice_free(event.msg); /* before the poll that would have taken it back */
+        if (i == 100)
+            before = pool_in_use(p->a.node->rx_pool);
     }
+    quiesce(p);
+    assert_complete(p, 0);
+    assert_uint_in_range(pool_in_use(p->a.node->rx_pool), before - 4, before + 4);
 }
 
 static void what_is_sent_on_is_replaced(void **state) {
-    (void)state;
-    EACH_KIND(flag) {
-        struct pair p;
-        open_kind(&p, flag);
-        for (unsigned i = 0; i < 200; i++) {
-            assert_int_equal(pair_send(&p.b, 100, i, NULL), 0);
-            sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-            if (i & 1)
-                sluice_keep(event.msg);
-            if (i & 2)
-                assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0) < 0, 0);
-            if ((i & 3) == 2) { /* it went back with that poll */
-                continue;
-            }
-            assert_int_equal(sluice_send(p.a.session, event.msg, NULL), 0);
-            event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
-            assert_true(pair_check(event.msg, 100, i));
+    struct pair *p = *state;
+    for (unsigned i = 0; i < 200; i++) {
+        assert_int_equal(pair_send(&p->b, 100, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        if (i & 1)
+            sluice_keep(event.msg);
+        if (i & 2)
+            assert_int_equal(sluice_poll(p->a.loop, NULL, 0, 0) < 0, 0);
+        if ((i & 3) == 2) { /* it went back with that poll */
+            continue;
         }
-        quiesce(&p);
-        assert_complete(&p, 0);
-        pair_close(&p);
+        assert_int_equal(sluice_send(p->a.session, event.msg, NULL), 0);
+        event = pair_expect(p, &p->b, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, 100, i));
     }
+    quiesce(p);
+    assert_complete(p, 0);
 }
 
 /* Of messages that are not copied as they are sent. */
@@ -348,58 +328,48 @@ static void *free_them(void *arg) {
 }
 
 static void any_thread_may_free(void **state) {
-    (void)state;
-    EACH_KIND(flag) {
-        struct pair p;
-        open_kind(&p, flag);
-        unsigned sent = 0, received = 0;
-        while (received < 300) {
-            struct freer freer;
-            pthread_t thread;
-            while (sent < 300 && pair_send(&p.b, 100, sent, NULL) == 0)
-                sent++;
-            freer.count = keep_all(&p, freer.msgs, MOST);
-            for (unsigned i = 0; i < freer.count; i++)
-                assert_true(pair_check(freer.msgs[i], 100, received + i));
-            received += freer.count;
-            assert_true(freer.count > 0);
-            assert_int_equal(pthread_create(&thread, NULL, free_them, &freer), 0);
-            pair_turns(&p, 100);
-            assert_int_equal(pthread_join(thread, NULL), 0);
-        }
-        quiesce(&p);
-        assert_complete(&p, 0);
-        pair_close(&p);
+    struct pair *p = *state;
+    unsigned sent = 0, received = 0;
+    while (received < 300) {
+        struct freer freer;
+        pthread_t thread;
+        while (sent < 300 && pair_send(&p->b, 100, sent, NULL) == 0)
+            sent++;
+        freer.count = keep_all(p, freer.msgs, MOST);
+        for (unsigned i = 0; i < freer.count; i++)
+            assert_true(pair_check(freer.msgs[i], 100, received + i));
+        received += freer.count;
+        assert_true(freer.count > 0);
+        assert_int_equal(pthread_create(&thread, NULL, free_them, &freer), 0);
+        pair_turns(p, 100);
+        assert_int_equal(pthread_join(thread, NULL), 0);
     }
+    quiesce(p);
+    assert_complete(p, 0);
 }
 
 static void after_the_session_it_just_goes_back(void **state) {
-    (void)state;
-    EACH_KIND(flag) {
-        struct pair p;
-        struct freer freer;
-        pthread_t thread;
-        open_kind(&p, flag);
-        for (unsigned i = 0; i < MOST; i++)
-            assert_int_equal(pair_send(&p.b, 100, i, NULL), 0);
-        freer.count = keep_all(&p, freer.msgs, MOST);
-        assert_int_equal(freer.count, MOST);
-        sluice_hangup(p.b.session, 0);
-        pair_expect(&p, &p.a, SLUICE_CLOSED);
-        pair_expect(&p, &p.b, SLUICE_CLOSED);
-        assert_int_equal(p.a.loop->totals.retained, 0);
-        pair_connect(&p, PAIR_LINK()); /* perhaps in the same slot */
-        quiesce(&p);
-        uint64_t before = pool_in_use(p.a.node->rx_pool);
-        sluice_free(freer.msgs[--freer.count]);
-        assert_int_equal(pthread_create(&thread, NULL, free_them, &freer), 0);
-        assert_int_equal(pthread_join(thread, NULL), 0);
-        quiesce(&p);
-        assert_int_equal(pool_in_use(p.a.node->rx_pool), before - MOST);
-        assert_int_equal(pair_session(&p.a)->connection.credits.retained, 0);
-        assert_int_equal(pair_session(&p.a)->connection.credits.granted, CREDITS_INITIAL);
-        pair_close(&p);
-    }
+    struct pair *p = *state;
+    struct freer freer;
+    pthread_t thread;
+    for (unsigned i = 0; i < MOST; i++)
+        assert_int_equal(pair_send(&p->b, 100, i, NULL), 0);
+    freer.count = keep_all(p, freer.msgs, MOST);
+    assert_int_equal(freer.count, MOST);
+    sluice_hangup(p->b.session, 0);
+    pair_expect(p, &p->a, SLUICE_CLOSED);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
+    assert_int_equal(p->a.loop->totals.retained, 0);
+    pair_connect(p, PAIR_LINK()); /* perhaps in the same slot */
+    quiesce(p);
+    uint64_t before = pool_in_use(p->a.node->rx_pool);
+    sluice_free(freer.msgs[--freer.count]);
+    assert_int_equal(pthread_create(&thread, NULL, free_them, &freer), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    quiesce(p);
+    assert_int_equal(pool_in_use(p->a.node->rx_pool), before - MOST);
+    assert_int_equal(pair_session(&p->a)->connection.credits.retained, 0);
+    assert_int_equal(pair_session(&p->a)->connection.credits.granted, CREDITS_INITIAL);
 }
 
 /* In a frame of its own, with others in one, and put together. */
@@ -432,19 +402,33 @@ static void a_kept_message_not_freed_is_told_with_its_session(void **state) {
     assert_null(strstr(reports, "was written"));
 }
 
+static int open_of_kind(void **state) {
+    static struct pair of_test;
+    uint32_t flag = (uint32_t)(uintptr_t)*state;
+    *state = &of_test;
+    open_kind(*state, flag);
+    return 0;
+}
+
+/* Each with receives that are shared, and isolated. */
+#define OF_BOTH_KINDS(fn)                                                                          \
+    {#fn "/shared", fn, open_of_kind, pair_closed, (void *)0}, {                                   \
+#fn "/isolated", fn, open_of_kind, pair_closed, (void *)(uintptr_t)SLUICE_ISOLATED         \
+    }
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kept_message_not_freed_is_told_with_its_session),
-        cmocka_unit_test(a_kept_message_holds_one_credit_until_it_is_freed),
+        OF_BOTH_KINDS(a_kept_message_holds_one_credit_until_it_is_freed),
         cmocka_unit_test(keeping_slowly_reaches_all_the_credits),
         cmocka_unit_test(more_kept_than_credits_leave_the_peer_two),
-        cmocka_unit_test(a_large_kept_message_holds_one_credit_too),
+        OF_BOTH_KINDS(a_large_kept_message_holds_one_credit_too),
         cmocka_unit_test(large_messages_of_one_poll_hold_a_credit_each),
-        cmocka_unit_test(kept_in_a_moment_and_freed_costs_nothing),
-        cmocka_unit_test(what_is_sent_on_is_replaced),
+        OF_BOTH_KINDS(kept_in_a_moment_and_freed_costs_nothing),
+        OF_BOTH_KINDS(what_is_sent_on_is_replaced),
         cmocka_unit_test(without_a_replacement_nothing_is_sent_on),
-        cmocka_unit_test(any_thread_may_free),
-        cmocka_unit_test(after_the_session_it_just_goes_back),
+        OF_BOTH_KINDS(any_thread_may_free),
+        OF_BOTH_KINDS(after_the_session_it_just_goes_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
