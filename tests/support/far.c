@@ -70,7 +70,7 @@ void far_forget(void) {
 void far_start(struct peer *peer, const char *format, ...) {
     char program[512], there[256], line[1400];
     char *argv[16] = {0};
-    int in[2], out[2], n = 0;
+    int n = 0;
     va_list list;
     va_start(list, format);
     must(vsnprintf(program, sizeof program, format, list) < (int)sizeof program);
@@ -88,18 +88,7 @@ void far_start(struct peer *peer, const char *format, ...) {
     argv[n++] = (char *)(uintptr_t) "bash";
     argv[n++] = (char *)(uintptr_t) "-c";
     argv[n] = line;
-    memset(peer, 0, sizeof *peer);
-    must(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    must(posix_spawnp(&peer->pid, argv[0], &actions, NULL, argv, environ) == 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    peer->in = in[1];
-    peer->out = out[0];
+    peer_spawn(peer, argv);
 }
 
 int far_end(struct peer *peer) {

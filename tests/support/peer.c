@@ -18,11 +18,26 @@
 #include "support/must.h"
 #include "support/side.h"
 
+void peer_spawn(struct peer *peer, char *const argv[]) {
+    int in[2], out[2];
+    memset(peer, 0, sizeof *peer);
+    must(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
+    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
+    must(posix_spawnp(&peer->pid, argv[0], &actions, NULL, argv, environ) == 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(in[0]);
+    close(out[1]);
+    peer->in = in[1];
+    peer->out = out[0];
+}
+
 void peer_start(struct peer *peer, const char *program, const char *const words[]) {
     const char *bin = getenv("SLUICE_BIN_DIR");
     char path[512];
     char *argv[16] = {path};
-    int in[2], out[2];
     must(bin);
     snprintf(path, sizeof path, "%s%s/%s", bin ? bin : ".",
              strncmp(program, "sluice-", 7) == 0 ? "" : "/../tests", program);
@@ -30,18 +45,7 @@ void peer_start(struct peer *peer, const char *program, const char *const words[
         must(i < 14);
         argv[i + 1] = (char *)(uintptr_t)words[i];
     }
-    memset(peer, 0, sizeof *peer);
-    must(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    must(posix_spawn(&peer->pid, path, &actions, NULL, argv, environ) == 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(in[0]);
-    close(out[1]);
-    peer->in = in[1];
-    peer->out = out[0];
+    peer_spawn(peer, argv);
 }
 
 bool peer_ready(struct peer *peer) {

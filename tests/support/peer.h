@@ -18,6 +18,8 @@ struct peer {
     size_t held;
 };
 
+/* Starts a program, found as a shell finds it. */
+void peer_spawn(struct peer *peer, char *const argv[]);
 /* Starts a program of the build; words end with NULL. */
 void peer_start(struct peer *peer, const char *program, const char *const words[]);
 

@@ -229,6 +229,25 @@ void side_expect_nothing(struct side *side) {
     }
 }
 
+void side_expect_removed(struct side *side, unsigned sessions, uint64_t tag) {
+    unsigned outcomes = 0;
+    for (unsigned closed = 0; closed < sessions;) {
+        struct note note = {0};
+        must(side_next(side, &note, LIMIT_NS));
+        if (note.event.type == SLUICE_SENT) {
+            must(note.event.tag == tag);
+            outcomes++;
+        } else {
+            must(note.event.type == SLUICE_CLOSED);
+            assert_int_equal(note.event.reason, SLUICE_REASON_DEVICE_REMOVED);
+            closed++;
+        }
+        note_free(&note);
+    }
+    assert_int_equal(outcomes, 1);
+    side_expect_nothing(side);
+}
+
 void side_expect_listeners_lost(struct side *side, unsigned count) {
     uint64_t until = sluice_now() + LIMIT_NS;
     while (atomic_load(&side->listeners_lost) < count) {

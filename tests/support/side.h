@@ -113,6 +113,8 @@ void side_expect_closed(struct side *side, sluice_reason reason);
  * run on loops that nobody else can wake: there it is no event for a while that is long for any hand-over.
  */
 void side_expect_nothing(struct side *side);
+/* So many sessions end with the device, the one send with that tag has its outcome, and nothing more comes. */
+void side_expect_removed(struct side *side, unsigned sessions, uint64_t tag);
 /* So many listeners ended with the device, and no more. */
 void side_expect_listeners_lost(struct side *side, unsigned count);
 /* Listens on a free port, which it returns. */
