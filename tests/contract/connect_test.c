@@ -19,9 +19,7 @@ static void without_a_qp_the_active_side_sees_connect_response(void **state) {
     (void)state;
     struct ct_pair pair;
     if (facts.device_connects) {
-        ct_pair_listen(&pair);
-        pair.active = ct_id(pair.active_channel);
-        ct_resolve(pair.active, pair.port);
+        ct_pair_resolve(&pair);
         struct rdma_conn_param param = ct_param(NULL, 0); /* a number that no QP has */
         assert_fails(rdma_connect(pair.active, &param), EINVAL);
     } else {

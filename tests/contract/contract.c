@@ -254,6 +254,15 @@ enum ibv_qp_state ct_state(struct ibv_qp *qp) {
     return attr.qp_state;
 }
 
+void ct_assert_padded(const struct rdma_conn_param *conn, const char *data, size_t len,
+                      size_t total) {
+    static const uint8_t zero[256];
+    assert_int_equal(conn->private_data_len, total);
+    assert_non_null(conn->private_data);
+    assert_memory_equal(conn->private_data, data, len);
+    assert_memory_equal((const uint8_t *)conn->private_data + len, zero, total - len);
+}
+
 /* ---- both ends ---------------------------------------------------------------------------------------- */
 
 void ct_pair_listen(struct ct_pair *pair) {
@@ -262,6 +271,12 @@ void ct_pair_listen(struct ct_pair *pair) {
     pair->active_channel = ct_channel();
     pair->listener = ct_id(pair->passive_channel);
     pair->port = ct_listen(pair->listener, 16);
+}
+
+void ct_pair_resolve(struct ct_pair *pair) {
+    ct_pair_listen(pair);
+    pair->active = ct_id(pair->active_channel);
+    ct_resolve(pair->active, pair->port);
 }
 
 void ct_pair_request(struct ct_pair *pair) {
@@ -293,9 +308,7 @@ void ct_pair_up(struct ct_pair *pair) {
 }
 
 void ct_pair_up_qp(struct ct_pair *pair) {
-    ct_pair_listen(pair);
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
+    ct_pair_resolve(pair);
     ct_qp(pair->active);
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
@@ -324,6 +337,12 @@ static struct ct_pair pair_of_test;
 int ct_listening(void **state) {
     *state = &pair_of_test;
     ct_pair_listen(*state);
+    return 0;
+}
+
+int ct_resolved(void **state) {
+    *state = &pair_of_test;
+    ct_pair_resolve(*state);
     return 0;
 }
 

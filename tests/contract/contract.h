@@ -137,6 +137,10 @@ struct rdma_cm_id *ct_connect(struct rdma_event_channel *channel, uint16_t port)
 struct rdma_cm_id *ct_request(struct rdma_event_channel *channel); /* the new id */
 enum ibv_qp_state ct_state(struct ibv_qp *qp);                     /* as the device says */
 
+/* Private data is this, followed by zeros up to total. */
+void ct_assert_padded(const struct rdma_conn_param *conn, const char *data, size_t len,
+                      size_t total);
+
 /* ---- both ends of a connection, each on its channel ---------------------------------------------------- */
 
 struct ct_pair {
@@ -145,6 +149,7 @@ struct ct_pair {
     uint16_t port;
 };
 void ct_pair_listen(struct ct_pair *pair);
+void ct_pair_resolve(struct ct_pair *pair); /* the dialer has its route */
 void ct_pair_request(struct ct_pair *pair); /* request fetched and acknowledged */
 void ct_pair_accept(struct ct_pair *pair);
 /*
@@ -159,10 +164,11 @@ void ct_pair_free(struct ct_pair *pair);  /* what is not NULL */
 
 /*
  * A test that finds such a pair in *state, so far as the first word says, and leaves it to be freed: ct_listening,
- * ct_requested, ct_connected (ct_pair_up()) or ct_connected_qps (ct_pair_up_qp()).
+ * ct_resolved, ct_requested, ct_connected (ct_pair_up()) or ct_connected_qps (ct_pair_up_qp()).
  */
 #define CT_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, ct_freed)
 int ct_listening(void **state);
+int ct_resolved(void **state);
 int ct_requested(void **state);
 int ct_connected(void **state);
 int ct_connected_qps(void **state);

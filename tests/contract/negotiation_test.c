@@ -7,22 +7,6 @@
 
 enum { REQ_DATA = 56, REP_DATA = 196, REJ_DATA = 148 };
 
-static void assert_padded(const struct rdma_conn_param *conn, const char *data, size_t len,
-                          size_t total) {
-    static const uint8_t zero[256];
-    assert_int_equal(conn->private_data_len, total);
-    assert_non_null(conn->private_data);
-    assert_memory_equal(conn->private_data, data, len);
-    assert_memory_equal((const uint8_t *)conn->private_data + len, zero, total - len);
-}
-
-/* A listener, and an id resolved up to the route. */
-static void open_pair(struct ct_pair *pair) {
-    ct_pair_listen(pair);
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
-}
-
 static struct rdma_conn_param requested(struct ct_pair *pair) {
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     struct rdma_conn_param conn = event->param.conn;
@@ -39,13 +23,13 @@ static void request_and_reply_are_padded_to_their_full_length(void **state) {
     struct rdma_conn_param param = ct_param("request", 7);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    assert_padded(&event->param.conn, "request", 7, REQ_DATA);
+    ct_assert_padded(&event->param.conn, "request", 7, REQ_DATA);
     pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
     param = ct_param("reply", 5);
     assert_int_equal(rdma_accept(pair->passive, &param), 0);
     event = ct_expect(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_padded(&event->param.conn, "reply", 5, REP_DATA);
+    ct_assert_padded(&event->param.conn, "reply", 5, REP_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
@@ -54,12 +38,12 @@ static void no_data_is_a_full_length_of_zeros(void **state) {
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    assert_padded(&event->param.conn, "", 0, REQ_DATA);
+    ct_assert_padded(&event->param.conn, "", 0, REQ_DATA);
     pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
     assert_int_equal(rdma_reject(pair->passive, NULL, 0), 0);
     event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
-    assert_padded(&event->param.conn, "", 0, REJ_DATA);
+    ct_assert_padded(&event->param.conn, "", 0, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
@@ -67,7 +51,7 @@ static void a_refusal_carries_data(void **state) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_reject(pair->passive, "not today", 9), 0);
     struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
-    assert_padded(&event->param.conn, "not today", 9, REJ_DATA);
+    ct_assert_padded(&event->param.conn, "not today", 9, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
@@ -77,7 +61,7 @@ static void nobody_listens_comes_with_zeros(void **state) {
     pair->listener = NULL;
     pair->active = ct_connect(pair->active_channel, pair->port);
     struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
-    assert_padded(&event->param.conn, "", 0, REJ_DATA);
+    ct_assert_padded(&event->param.conn, "", 0, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
@@ -91,7 +75,7 @@ static void the_event_with_a_qp_on_the_id_carries_the_reply_too(void **state) {
     param = ct_param("reply", 5);
     assert_int_equal(rdma_accept(pair->passive, &param), 0);
     struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_ESTABLISHED);
-    assert_padded(&event->param.conn, "reply", 5, REP_DATA);
+    ct_assert_padded(&event->param.conn, "reply", 5, REP_DATA);
     if (facts.tells_parameters) /* not the parameter's */
         assert_int_equal(event->param.conn.qp_num, pair->passive->qp->qp_num);
     assert_int_equal(rdma_ack_cm_event(event), 0);
@@ -107,7 +91,7 @@ static void longest_request_data(void **state) {
     param.private_data_len = REQ_DATA; /* a failed call leaves the id as it was */
     assert_int_equal(rdma_connect(pair->active, &param), 0);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    assert_padded(&event->param.conn, long_data, REQ_DATA, REQ_DATA);
+    ct_assert_padded(&event->param.conn, long_data, REQ_DATA, REQ_DATA);
     pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
@@ -120,7 +104,7 @@ static void longest_reply_data(void **state) {
     struct rdma_conn_param param = ct_param(long_data, REP_DATA);
     assert_int_equal(rdma_accept(pair.passive, &param), 0);
     struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    assert_padded(&event->param.conn, long_data, REP_DATA, REP_DATA);
+    ct_assert_padded(&event->param.conn, long_data, REP_DATA, REP_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     ct_pair_free(&pair);
 }
@@ -145,7 +129,7 @@ static void longest_refusal_data(void **state) {
     assert_fails(rdma_reject(pair.passive, long_data, REJ_DATA + 1), EINVAL);
     assert_int_equal(rdma_reject(pair.passive, long_data, REJ_DATA), 0);
     struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
-    assert_padded(&event->param.conn, long_data, REJ_DATA, REJ_DATA);
+    ct_assert_padded(&event->param.conn, long_data, REJ_DATA, REJ_DATA);
     assert_int_equal(rdma_ack_cm_event(event), 0);
     ct_pair_free(&pair);
 }
@@ -157,7 +141,7 @@ static void data_is_copied_before_the_call_returns(void **state) {
     assert_int_equal(rdma_connect(pair->active, &param), 0);
     memset(data, 0, sizeof data);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    assert_padded(&event->param.conn, "before", 6, REQ_DATA);
+    ct_assert_padded(&event->param.conn, "before", 6, REQ_DATA);
     pair->passive = event->id;
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
@@ -293,7 +277,7 @@ static void ece_is_for_ids_without_a_qp(void **state) {
     (void)state;
     struct ct_pair pair;
     struct ibv_ece ece = {.vendor_id = 0x1234};
-    open_pair(&pair);
+    ct_pair_resolve(&pair);
     if (facts.ece_error)
         assert_fails(rdma_set_local_ece(pair.active, &ece), facts.ece_error);
     else
@@ -305,31 +289,24 @@ static void ece_is_for_ids_without_a_qp(void **state) {
     ct_pair_free(&pair);
 }
 
-static int resolved(void **state) {
-    static struct ct_pair of_test;
-    *state = &of_test;
-    open_pair(*state);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        CT_WITH(resolved, request_and_reply_are_padded_to_their_full_length),
-        CT_WITH(resolved, no_data_is_a_full_length_of_zeros),
+        CT_WITH(ct_resolved, request_and_reply_are_padded_to_their_full_length),
+        CT_WITH(ct_resolved, no_data_is_a_full_length_of_zeros),
         CT_WITH(ct_requested, a_refusal_carries_data),
         CT_WITH(ct_listening, nobody_listens_comes_with_zeros),
-        CT_WITH(resolved, the_event_with_a_qp_on_the_id_carries_the_reply_too),
-        CT_WITH(resolved, longest_request_data),
+        CT_WITH(ct_resolved, the_event_with_a_qp_on_the_id_carries_the_reply_too),
+        CT_WITH(ct_resolved, longest_request_data),
         cmocka_unit_test(longest_reply_data),
         cmocka_unit_test(reply_data_too_long_refuses_the_peer),
         cmocka_unit_test(longest_refusal_data),
-        CT_WITH(resolved, data_is_copied_before_the_call_returns),
-        CT_WITH(resolved, the_request_arrives_swapped_and_clamped),
+        CT_WITH(ct_resolved, data_is_copied_before_the_call_returns),
+        CT_WITH(ct_resolved, the_request_arrives_swapped_and_clamped),
         CT_WITH(ct_requested, the_reply_arrives_swapped_and_without_retry_count),
-        CT_WITH(resolved, the_largest_values_mean_the_devices_maximum),
-        CT_WITH(resolved, accepting_the_largest_values_takes_the_smaller_request),
-        CT_WITH(resolved, values_above_the_device_are_einval_and_send_nothing),
-        CT_WITH(resolved, no_parameters_need_a_qp_and_mean_the_maximum),
+        CT_WITH(ct_resolved, the_largest_values_mean_the_devices_maximum),
+        CT_WITH(ct_resolved, accepting_the_largest_values_takes_the_smaller_request),
+        CT_WITH(ct_resolved, values_above_the_device_are_einval_and_send_nothing),
+        CT_WITH(ct_resolved, no_parameters_need_a_qp_and_mean_the_maximum),
         cmocka_unit_test(ece_is_for_ids_without_a_qp),
     };
     return ct_run(tests);

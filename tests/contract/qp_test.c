@@ -15,9 +15,7 @@
 
 /* Both ends with a QP on the id, up to the answered request. */
 static void accept_with_qps(struct ct_pair *pair) {
-    ct_pair_listen(pair);
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
+    ct_pair_resolve(pair);
     ct_qp(pair->active);
     assert_int_equal(rdma_connect(pair->active, NULL), 0);
     pair->passive = ct_request(pair->passive_channel);
@@ -158,8 +156,6 @@ static void disconnect_flushes_the_caller_only(void **state) {
 
 static void rejected_moves_the_qp_to_err_when_fetched(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     ct_qp(pair->active);
     assert_int_equal(rdma_connect(pair->active, NULL), 0);
     pair->passive = ct_request(pair->passive_channel);
@@ -312,7 +308,7 @@ int main(void) {
         CT_WITH(ct_connected_qps, connected_qps_point_at_each_other),
         CT_WITH(ct_connected_qps, disconnect_moves_the_callers_qp_only),
         CT_WITH(ct_connected_qps, disconnect_flushes_the_caller_only),
-        CT_WITH(ct_listening, rejected_moves_the_qp_to_err_when_fetched),
+        CT_WITH(ct_resolved, rejected_moves_the_qp_to_err_when_fetched),
         cmocka_unit_test(a_qp_that_cannot_be_moved_is_connect_error),
         CT_WITH(ct_requested, accepting_with_an_unusable_qp_answers_nothing),
         cmocka_unit_test(attributes_before_a_connection),

@@ -55,8 +55,6 @@ static void s04_private_data_len_is_constant(void **state) {
 
 static void s06_passive_established_needs_the_active_event_loop(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     ct_qp(pair->active);
     assert_int_equal(rdma_connect(pair->active, NULL), 0);
     pair->passive = ct_request(pair->passive_channel);
@@ -144,8 +142,6 @@ static void s12_a_synchronous_call_returns_on_any_event(void **state) {
 
 static void s13_depths_arrive_swapped(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
     param.initiator_depth = 3;
@@ -196,13 +192,13 @@ int main(void) {
         cmocka_unit_test(s02_event_str_knows_nothing_behind_timewait_exit),
         CT_WITH(ct_listening, s03_status_may_be_minus_one),
         CT_WITH(ct_listening, s04_private_data_len_is_constant),
-        CT_WITH(ct_listening, s06_passive_established_needs_the_active_event_loop),
+        CT_WITH(ct_resolved, s06_passive_established_needs_the_active_event_loop),
         CT_WITH(ct_connected, s07_establish_is_not_followed_by_an_active_established),
         CT_WITH(ct_connected, s08_second_disconnect_succeeds_without_an_event),
         cmocka_unit_test(s09_a_rejected_id_cannot_be_used_again),
         CT_WITH(ct_requested, s10_accept_without_parameters_needs_a_qp),
         CT_WITH(ct_connected, s12_a_synchronous_call_returns_on_any_event),
-        CT_WITH(ct_listening, s13_depths_arrive_swapped),
+        CT_WITH(ct_resolved, s13_depths_arrive_swapped),
         cmocka_unit_test(s14_a_wildcard_clash_has_an_errno_of_its_own),
         cmocka_unit_test(s15_a_datagram_reject_is_unreachable_2),
     };

@@ -46,12 +46,3 @@ enum soft_cm_conn_state softcm_conn_state(struct rdma_cm_id *id) {
     soft_unlock();
     return state;
 }
-
-void softcm_assert_padded(const struct rdma_conn_param *conn, const char *data, size_t len,
-                          size_t total) {
-    static const uint8_t zero[256];
-    assert_int_equal(conn->private_data_len, total);
-    assert_non_null(conn->private_data);
-    assert_memory_equal(conn->private_data, data, len);
-    assert_memory_equal((const uint8_t *)conn->private_data + len, zero, total - len);
-}

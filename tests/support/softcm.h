@@ -45,8 +45,4 @@ enum soft_cm_conn_state softcm_conn_state(struct rdma_cm_id *id);
         }                                                                                          \
     } while (0)
 
-/* Private data is this, followed by zeros up to total. */
-void softcm_assert_padded(const struct rdma_conn_param *conn, const char *data, size_t len,
-                          size_t total);
-
 #endif

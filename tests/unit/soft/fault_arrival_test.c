@@ -12,9 +12,7 @@ static void whole_life(struct ct_pair *pair) {
     pair->active = ct_connect(pair->active_channel, pair->port);
     pair->passive = ct_request(pair->passive_channel);
     ct_pair_accept(pair);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair->active), 0);
-    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_confirm(pair->active, pair->passive_channel);
     assert_int_equal(soft_disconnect(pair->active), 0);
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(soft_disconnect(pair->passive), 0);

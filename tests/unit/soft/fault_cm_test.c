@@ -82,9 +82,7 @@ static void any_event_can_follow_another(void **state) {
     assert_int_equal(soft_connect(pair->active, &param), 0);
     pair->passive = ct_request(pair->passive_channel);
     ct_pair_accept(pair);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair->active), 0);
-    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_confirm(pair->active, pair->passive_channel);
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 7);
 }
 
@@ -119,9 +117,7 @@ static void slow_messages_make_a_slow_connection(void **state) {
     pair->active = ct_connect(pair->active_channel, pair->port);
     pair->passive = ct_request(pair->passive_channel);
     ct_pair_accept(pair);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair->active), 0);
-    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_confirm(pair->active, pair->passive_channel);
     assert_true(soft_now_ns() - start >= 60000000); /* REQ, REP, RTU */
 }
 
@@ -319,9 +315,7 @@ static void an_operation_of_an_id_can_remove_the_device(void **state) {
     pair->active = ct_connect(pair->active_channel, pair->port);
     pair->passive = ct_request(pair->passive_channel);
     ct_pair_accept(pair);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(pair->active), 0);
-    assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_confirm(pair->active, pair->passive_channel);
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_DEVICE_REMOVAL), 0);
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DEVICE_REMOVAL), 0);
     fault_log_is("id#3 after ESTABLISHED: device remove (line 1)\n");

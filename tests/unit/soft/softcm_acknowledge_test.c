@@ -24,9 +24,7 @@ static void up(struct ends *e) {
     e->pair.passive = ct_request(e->pair.passive_channel);
     param.qp_num = e->receiver.qp->qp_num;
     assert_int_equal(soft_accept(e->pair.passive, &param), 0);
-    assert_int_equal(ct_take(e->pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
-    assert_int_equal(soft_establish(e->pair.active), 0);
-    assert_int_equal(ct_take(e->pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
+    ct_confirm(e->pair.active, e->pair.passive_channel);
     assert_int_equal(sv_recv(&e->receiver, 1, 0, 64), 0);
     assert_int_equal(sv_send(&e->sender, 2, 64, 64, IBV_SEND_SIGNALED), 0);
     assert_int_equal(sv_poll(e->receiver.rcq).status, IBV_WC_SUCCESS);

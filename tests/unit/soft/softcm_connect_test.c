@@ -49,9 +49,7 @@ static void connection_over_ipv6(void **state) {
     pair->passive = ct_request(pair->passive_channel);
     assert_int_equal(pair->passive->route.addr.dst_addr.sa_family, AF_INET6);
     ct_pair_accept(pair);
-    ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    soft_establish(pair->active);
-    ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+    ct_confirm(pair->active, pair->passive_channel);
     soft_destroy_id(listener);
 }
 
@@ -91,9 +89,7 @@ static void many_connections_at_once(void **state) {
         passive[i] = ct_request(pair->passive_channel);
         struct rdma_conn_param param = ct_param(NULL, 0);
         assert_int_equal(soft_accept(passive[i], &param), 0);
-        ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-        assert_int_equal(soft_establish(active[i]), 0);
-        ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED);
+        ct_confirm(active[i], pair->passive_channel);
     }
     for (int i = 0; i < COUNT; i++)
         soft_destroy_id(active[i]);
@@ -109,13 +105,13 @@ static void private_data_without_data_is_still_there(void **state) {
     struct ct_pair *pair = *state;
     pair->active = ct_connect(pair->active_channel, pair->port);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    softcm_assert_padded(&event->param.conn, "", 0, 56);
+    ct_assert_padded(&event->param.conn, "", 0, 56);
     pair->passive = event->id;
     soft_ack_cm_event(event);
     assert_int_equal(soft_reject(pair->passive, "no", 2), 0);
     event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, 28);
-    softcm_assert_padded(&event->param.conn, "no", 2, 148);
+    ct_assert_padded(&event->param.conn, "no", 2, 148);
     soft_ack_cm_event(event);
 }
 
@@ -123,8 +119,6 @@ static void private_data_without_data_is_still_there(void **state) {
 
 static void parameters_of_the_request(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     struct rdma_conn_param param = {.responder_resources = 3,
                                     .initiator_depth = 5,
                                     .flow_control = 1,
@@ -147,8 +141,6 @@ static void parameters_of_the_request(void **state) {
 
 static void default_parameters_are_the_device_maximum(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     struct ibv_device_attr device;
     assert_int_equal(soft_query_device(pair->active->verbs, &device), 0);
     struct rdma_conn_param param = ct_param(NULL, 0);
@@ -171,8 +163,6 @@ static void default_parameters_are_the_device_maximum(void **state) {
 
 static void values_above_the_device_are_einval(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     struct ibv_device_attr device;
     assert_int_equal(soft_query_device(pair->active->verbs, &device), 0);
     struct rdma_conn_param param = ct_param(NULL, 0);
@@ -192,9 +182,9 @@ int main(void) {
         CT_WITH(ct_listening, wildcard_listener_hears_every_address),
         CT_WITH(ct_listening, many_connections_at_once),
         CT_WITH(ct_listening, private_data_without_data_is_still_there),
-        CT_WITH(ct_listening, parameters_of_the_request),
-        CT_WITH(ct_listening, default_parameters_are_the_device_maximum),
-        CT_WITH(ct_listening, values_above_the_device_are_einval),
+        CT_WITH(ct_resolved, parameters_of_the_request),
+        CT_WITH(ct_resolved, default_parameters_are_the_device_maximum),
+        CT_WITH(ct_resolved, values_above_the_device_are_einval),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,9 +21,7 @@ static enum ibv_qp_state state_of(struct ibv_qp *qp) {
 
 /* Both ends with a QP on the id, up to the answered request. */
 static void qp_pair_accept(struct ct_pair *pair) {
-    ct_pair_listen(pair);
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
+    ct_pair_resolve(pair);
     create_qp(pair->active);
     assert_int_equal(soft_connect(pair->active, NULL), 0);
     pair->passive = ct_request(pair->passive_channel);
@@ -47,8 +45,6 @@ static void qp_pair_free(struct ct_pair *pair) {
 
 static void pd_of_another_context_is_einval(void **state) {
     struct ct_pair *pair = *state;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
     struct ibv_context *context = soft_open_device(pair->active->verbs->device);
     struct ibv_pd *pd = soft_alloc_pd(context);
     struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
@@ -142,7 +138,7 @@ static void the_path_takes_the_largest_mtu(void **state) {
 int main(void) {
     softcm_start();
     const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, pd_of_another_context_is_einval),
+        CT_WITH(ct_resolved, pd_of_another_context_is_einval),
         cmocka_unit_test(connection_moves_both_qps),
         cmocka_unit_test(connected_qps_point_at_each_other),
         cmocka_unit_test(connect_error_is_minus_one_and_the_last_word),

@@ -37,7 +37,7 @@ static void ask(struct plain *p, bool peer_to_peer, size_t piece) {
     plain_send(p->fd, request, plain_request(request, peer_to_peer), piece);
     struct rdma_cm_event *event = ct_expect(p->cm.passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
     p->cm.passive = event->id;
-    softcm_assert_padded(&event->param.conn, "hand", 4, SOFT_CM_REQ_DATA);
+    ct_assert_padded(&event->param.conn, "hand", 4, SOFT_CM_REQ_DATA);
     assert_int_equal(event->param.conn.responder_resources, 4);
     assert_int_equal(soft_ack_cm_event(event), 0);
 }

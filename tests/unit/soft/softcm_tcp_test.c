@@ -17,7 +17,7 @@ static void both_ends_hear_the_events_of_a_connection_and_carry_messages(void **
     struct softcm_tcp_pair *p = *state;
     softcm_tcp_accept(p);
     struct rdma_cm_event *event = ct_expect(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-    softcm_assert_padded(&event->param.conn, "yes", 3, SOFT_CM_REP_DATA);
+    ct_assert_padded(&event->param.conn, "yes", 3, SOFT_CM_REP_DATA);
     assert_int_equal(soft_ack_cm_event(event), 0);
     assert_false(ct_readable(p->cm.passive_channel, 50)); /* the dialer's word is missing */
     softcm_tcp_move(p->cm.active, &p->active);
@@ -127,7 +127,7 @@ static void a_refusal_arrives_with_its_data(void **state) {
     assert_int_equal(soft_reject(p->cm.passive, "no", 2), 0);
     struct rdma_cm_event *event = ct_expect(p->cm.active_channel, RDMA_CM_EVENT_REJECTED);
     assert_int_equal(event->status, SOFT_CM_REJECT_CONSUMER);
-    softcm_assert_padded(&event->param.conn, "no", 2, SOFT_CM_REJ_DATA);
+    ct_assert_padded(&event->param.conn, "no", 2, SOFT_CM_REJ_DATA);
     assert_int_equal(soft_ack_cm_event(event), 0);
 }
 
