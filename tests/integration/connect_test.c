@@ -4,6 +4,7 @@
  * refused, undecided, too many, forked, and handles of sessions that are gone.
  */
 #include "support/side.h"
+#include "support/wait.h"
 #include "support/peer.h"
 
 /* A port that was free a moment ago. */
@@ -75,9 +76,7 @@ static void a_dialer_that_speaks_something_else_is_refused(void **state) {
         must(!side_next(&c.a, &note, 20 * MS)); /* the application hears nothing of it */
     while (waitid(P_PID, (id_t)peer.pid, &info, WEXITED | WNOWAIT | WNOHANG) == 0 &&
            info.si_pid == 0);
-    int status = peer_join(&peer);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(peer_join(&peer), 0);
     couple_connect(&c, NULL); /* and the listener is as good as before */
     couple_close(&c);
 }
@@ -454,10 +453,7 @@ static void a_forked_child_is_told_and_the_parent_works_on(void **state) {
             sluice_close(c.b.node, 0);
             _exit(0);
         }
-        int status;
-        must(waitpid(pid, &status, 0) == pid);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
+        assert_int_equal(wait_exit(pid), 0);
         must(side_send(&c.b, c.at_b, 50000, i, 0) == 0);
         struct note note = side_expect(&c.a, SLUICE_MESSAGE);
         must(it_matches(note.msg, 50000, i));

@@ -119,8 +119,7 @@ static void round_peer_ends(struct round *r, sluice_reason reason) {
     if (peer_number(&r->peer, "reason") != (int)reason)
         print_error("the peer: %s, expected %s\n", r->peer.line, sluice_reason_text((int)reason));
     assert_int_equal(peer_number(&r->peer, "reason"), reason);
-    int status = peer_join(&r->peer);
-    must(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(peer_join(&r->peer), 0);
 }
 
 /* What sessions held is given back at the turns after CLOSED. */

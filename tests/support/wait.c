@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #define LIMIT_S 60
@@ -34,4 +35,11 @@ void wait_flag(const _Atomic bool *flag) {
         if (now.tv_sec > until)
             out_of_time();
     }
+}
+
+int wait_exit(pid_t pid) {
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
 }

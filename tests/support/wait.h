@@ -8,10 +8,13 @@
 
 #include <semaphore.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 /* Until the semaphore was posted. */
 void wait_semaphore(sem_t *sem);
 /* Until the flag is set. */
 void wait_flag(const _Atomic bool *flag);
+/* Until that child has ended; its exit status, for it ends by itself. */
+int wait_exit(pid_t pid);
 
 #endif

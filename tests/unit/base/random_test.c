@@ -4,6 +4,7 @@
  * fail and requests are refused, and say why. What there is instead of getrandom(2) is used.
  */
 #include "support/pair.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <linux/filter.h>
@@ -111,10 +112,7 @@ static int without_getrandom(bool file) {
             _exit(good && memcmp(a, b, sizeof a) != 0 && memcmp(a + 16, zero, 16) != 0 ? 0 : 1);
         _exit(!good && memcmp(a, zero, sizeof a) == 0 ? 0 : 1);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return wait_exit(child);
 }
 
 static void without_getrandom_the_file_is_read(void **state) {

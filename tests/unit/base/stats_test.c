@@ -2,6 +2,7 @@
 /* stats_test.c - counters are seen from outside; a page that could hurt its reader is refused. */
 #define _GNU_SOURCE
 #include "support/test.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -194,10 +195,7 @@ static void processes_that_cannot_be_read(void **state) {
         int expected = stat("/proc/1", &st) == 0 && st.st_uid == geteuid() ? -ENOENT : -EACCES;
         _exit(stats_attach(1, pages, 1) == expected ? 0 : 2);
     }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(wait_exit(child), 0);
     /* The child has been reaped: nobody has its number. */
     assert_int_equal(stats_attach(child, pages, 1), -ESRCH);
 }

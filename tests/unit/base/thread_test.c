@@ -2,6 +2,7 @@
 /* thread_test.c - threads of the library leave signals to the application's, but for their own faults. */
 #define _GNU_SOURCE
 #include "base/thread.h"
+#include "support/wait.h"
 #include "support/emulated.h"
 
 #include "support/test.h"
@@ -74,7 +75,6 @@ static void *fault(void *arg) {
 
 static void a_fault_in_it_reaches_the_applications_handler(void **state) {
     (void)state;
-    int status;
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -85,9 +85,7 @@ static void a_fault_in_it_reaches_the_applications_handler(void **state) {
         for (;;)
             pause();
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 42);
+    assert_int_equal(wait_exit(pid), 42);
 }
 
 int main(void) {

@@ -4,6 +4,7 @@
  * (iWARP): its thread ends when the call returns, with the id and the queue pair.
  */
 #include "support/dial.h"
+#include "support/wait.h"
 
 #include <semaphore.h>
 #include <sys/wait.h>
@@ -59,7 +60,6 @@ static void close_over_it(void) {
 }
 
 static void the_thread_of_a_session_that_was_given_up_ends(void **state) {
-    int status;
     (void)state;
     assert_int_equal(sem_init(&may_return, 0, 0), 0);
     pid_t pid = fork();
@@ -68,9 +68,7 @@ static void the_thread_of_a_session_that_was_given_up_ends(void **state) {
         close_over_it();
         _exit(0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(wait_exit(pid), 0);
 }
 
 int main(void) {

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "support/hole.h"
+#include "support/wait.h"
 #include "support/memory.h"
 
 #include <pthread.h>
@@ -401,9 +402,7 @@ static void a_child_of_fork_changes_nothing(void **state) {
     close_pair(&p);
     munmap(addr, AREA); /* watched once, and nobody reads any more */
     close(go[1]);
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(wait_exit(child), 0);
 }
 
 /* ---- limits and ends --------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "support/test.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -47,13 +48,6 @@ static pid_t child_of(void (*run)(void *arg), void *arg) {
         _exit(0);
     }
     return pid;
-}
-
-static void await(pid_t pid) {
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* A node that serves, with the address of its listener. */
@@ -123,7 +117,7 @@ static void a_daemon_opens_nodes_after_its_parent_closed_all(void **state) {
     char word;
     a_life(NULL);
     assert_int_equal(pipe(told), 0);
-    await(child_of(a_daemon, &told[1]));
+    assert_int_equal(wait_exit(child_of(a_daemon, &told[1])), 0);
     close(told[1]);
     assert_int_equal(read(told[0], &word, 1), 1); /* 0: it ended without */
     close(told[0]);
@@ -175,7 +169,7 @@ static void a_pre_forked_server_has_nodes_of_its_own_beside_the_parents(void **s
         workers[i] = child_of(a_worker, &parent);
     one_message(&parent, "meanwhile");
     for (int i = 0; i < 3; i++)
-        await(workers[i]);
+        assert_int_equal(wait_exit(workers[i]), 0);
     one_message(&parent, "and afterwards");
     sluice_close(parent.node, 0);
 }
@@ -204,7 +198,7 @@ static void a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole(
     atomic_store(&enough, false);
     assert_int_equal(pthread_create(&busy, NULL, open_and_close, NULL), 0);
     for (int i = 0; i < 20; i++)
-        await(child_of(a_life, NULL));
+        assert_int_equal(wait_exit(child_of(a_life, NULL)), 0);
     atomic_store(&enough, true);
     pthread_join(busy, NULL);
 }
@@ -226,7 +220,7 @@ static void a_child_shows_no_statistics_of_its_parent(void **state) {
     struct server parent;
     threads_in_a_child();
     server_open(&parent);
-    await(child_of(nobody_finds_the_parents_statistics, NULL));
+    assert_int_equal(wait_exit(child_of(nobody_finds_the_parents_statistics, NULL)), 0);
     sluice_close(parent.node, 0);
 }
 

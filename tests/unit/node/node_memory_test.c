@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include "support/test.h"
+#include "support/wait.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -133,7 +134,6 @@ static int locked_in_child(void) {
 
 static void a_device_that_locks_is_held_to_the_limit(void **state) {
     (void)state;
-    int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -142,11 +142,10 @@ static void a_device_that_locks_is_held_to_the_limit(void **state) {
             fprintf(stderr, "step %d: %s\n%s", result, why.text, told);
         _exit(result);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
+    int status = wait_exit(child);
+    if (status == 77)
         skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status, 0);
 }
 
 /* ---- what is told --------------------------------------------------------------------------------- */

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/topology.h"
+#include "support/wait.h"
 #include "support/machine.h"
 #include "node/node.h"
 #include "node/worker_select.h"
@@ -35,7 +36,6 @@ static const char *const variables[] = {"SLUICE_CPUS",     "SLUICE_NUMA",   "SLU
 /* Runs it in a process that has never asked for its topology and claims CPUs of its own. 77: skipped. */
 static void apart(void (*run)(void)) {
     static char prefix[64];
-    int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -46,11 +46,10 @@ static void apart(void (*run)(void)) {
         run();
         _exit(0);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
+    int status = wait_exit(child);
+    if (status == 77)
         skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status, 0);
 }
 
 /* ---- a node on this machine ------------------------------------------------------------------------ */

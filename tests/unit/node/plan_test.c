@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include "support/test.h"
+#include "support/wait.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -453,19 +454,17 @@ static int ask_the_helper(void) {
 
 static void hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else(void **state) {
     (void)state;
-    int status;
     assert_int_equal(fabric_soft.affinity_cpus(NULL, NULL, NULL), -1);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
         _exit(ask_the_helper());
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77) {
+    int status = wait_exit(child);
+    if (status == 77) {
         print_message("SKIPPED: THIS PROCESS MAY NOT HAVE A SYSFS OF ITS OWN\n");
         skip();
     }
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status, 0);
 }
 
 int main(void) {

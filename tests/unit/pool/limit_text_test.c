@@ -2,6 +2,7 @@
 /* limit_text_test.c - a node that gets no memory says which limit, how much it needs, and what to do. */
 #define _GNU_SOURCE
 #include "support/test.h"
+#include "support/wait.h"
 
 #include <stdio.h>
 #include <sys/resource.h>
@@ -49,16 +50,14 @@ static int in_child(void) {
 
 static void a_limit_on_locked_memory_is_named_with_need_and_remedy(void **state) {
     (void)state;
-    int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
         _exit(in_child());
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 77)
+    int status = wait_exit(child);
+    if (status == 77)
         skip();
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(status, 0);
 }
 
 static void the_cap_is_named_where_it_is_the_limit(void **state) {

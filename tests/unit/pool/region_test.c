@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Regions: opening, closing, tokens, and what becomes of them when the device or the process changes. */
 #include "support/memory.h"
+#include "support/wait.h"
 #include "support/watched.h"
 
 #include <pthread.h>
@@ -210,9 +211,7 @@ static void a_child_has_no_regions(void **state) {
                     sluice_send_pieces(s, NULL, 0, NULL) == SLUICE_EFORKED;
         _exit(good ? 0 : 1);
     }
-    int status;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(wait_exit(pid), 0);
     assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 8, &m.token, 0, SLUICE_SEND(.tag = 1)),
                      0);
     memory_done(&m, 1, 0);

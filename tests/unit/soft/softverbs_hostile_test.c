@@ -187,8 +187,7 @@ static void scribbled_rings_end_in_an_error_and_nowhere_else(void **state) {
         sv_tell(child.fd, 3);
         sv_close(&e);
     }
-    int status = sv_join(&child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(sv_join(&child), 0);
     assert_int_equal(soft_close_device(ctx), 0);
 }
 
@@ -254,8 +253,7 @@ static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
     kill(bad.pid, SIGKILL);
     sv_join(&bad);
     sv_tell(good.fd, 3);
-    int status = sv_join(&good);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(sv_join(&good), 0);
 }
 
 /* ---- nonsense on the control socket ------------------------------------------------------------ */
@@ -341,8 +339,7 @@ static void nonsense_on_the_control_socket_harms_nobody(void **state) {
     sv_tell(child.fd, waits.qp->qp_num);
     for (unsigned i = 0; i < 20; i++)
         hostile_still_serves(i);
-    int status = sv_join(&child);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(sv_join(&child), 0);
     hostile_still_serves(99);
     sv_close(&waits); /* a ring it may hold goes with it */
     sv_until(hostile_fds() <= fds);

@@ -6,6 +6,7 @@
  * A process has one profile, so each case is a process.
  */
 #include "support/softverbs.h"
+#include "support/wait.h"
 #include "support/rows.h"
 
 #include <poll.h>
@@ -19,7 +20,6 @@
 
 /* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
 static void in_a_process(const char *profile, void (*run)(void)) {
-    int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -31,9 +31,7 @@ static void in_a_process(const char *profile, void (*run)(void)) {
         run();
         _exit(0);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(wait_exit(child), 0);
 }
 
 /* What a node would go by. */

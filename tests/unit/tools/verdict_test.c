@@ -3,6 +3,7 @@
  * verdict_test.c - a program that saw wrong data says so, and ends with the status that allows it no second try.
  */
 #include "support/test.h"
+#include "support/wait.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static char said[200];
 
 /* The status of a child that does this, and the first that it prints. */
 static int ends_with(void (*what)(void)) {
-    int fd[2], status;
+    int fd[2];
     assert_int_equal(pipe(fd), 0);
     fflush(NULL);
     pid_t pid = fork();
@@ -32,9 +33,7 @@ static int ends_with(void (*what)(void)) {
         have += (size_t)n;
     said[have] = 0;
     close(fd[0]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return wait_exit(pid);
 }
 
 static void fails_otherwise(void) {
