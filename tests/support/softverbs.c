@@ -251,6 +251,24 @@ int sv_invalidate(struct ibv_qp *qp, uint32_t rkey) {
     return ibv_post_send(qp, &wr, &bad);
 }
 
+/* ---- events ------------------------------------------------------------------------------------ */
+
+void sv_async(struct ibv_context *ctx, enum ibv_event_type type, const void *element) {
+    struct ibv_async_event event;
+    must(soft_get_async_event(ctx, &event) == 0);
+    must(event.event_type == type);
+    must(!element || event.element.qp == element); /* a pointer in a union */
+    soft_ack_async_event(&event);
+}
+
+struct ibv_cq *sv_cq_event(struct ibv_comp_channel *channel) {
+    struct ibv_cq *cq;
+    void *context;
+    must(soft_get_cq_event(channel, &cq, &context) == 0);
+    soft_ack_cq_events(cq, 1);
+    return cq;
+}
+
 /* ---- patterns ---------------------------------------------------------------------------------- */
 
 void sv_fill(uint8_t *p, size_t bytes, uint32_t seed) {

@@ -155,6 +155,13 @@ int sv_bind(struct ibv_qp *qp, struct ibv_mw *mw, uint32_t rkey, struct ibv_mw_b
 /* Posts a LOCAL_INV of that key, number 6; the status. */
 int sv_invalidate(struct ibv_qp *qp, uint32_t rkey);
 
+/* ---- events ------------------------------------------------------------------------------------ */
+
+/* Waits for the next asynchronous event: it is this, of this object if one is given. */
+void sv_async(struct ibv_context *ctx, enum ibv_event_type type, const void *element);
+/* Waits for the next event of the channel; whose it is. */
+struct ibv_cq *sv_cq_event(struct ibv_comp_channel *channel);
+
 /* ---- patterns ---------------------------------------------------------------------------------- */
 
 static inline uint8_t sv_byte(size_t i, uint32_t seed) {

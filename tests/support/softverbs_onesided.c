@@ -91,13 +91,10 @@ void onesided_expect(struct onesided *p, enum ibv_wc_status status, enum ibv_wc_
 }
 
 void onesided_refused(struct onesided *p, enum ibv_wc_status status, enum ibv_event_type event) {
-    struct ibv_async_event ev;
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     onesided_expect(p, status, 0);
-    must(soft_get_async_event(p->b.ctx, &ev) == 0); /* blocks until the engine saw it */
-    must(ev.event_type == event && ev.element.qp == p->b.qp);
-    soft_ack_async_event(&ev);
+    sv_async(p->b.ctx, event, p->b.qp);
     must(soft_query_qp(p->b.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
     must(soft_query_qp(p->a.qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR);
     must(p->a.qp->state == IBV_QPS_ERR);

@@ -57,11 +57,8 @@ static uint32_t turns_of(struct sv_end *e) {
 
 static void wait_event(struct sv_end *e) {
     struct pollfd fd = {.fd = e->channel->fd, .events = POLLIN};
-    struct ibv_cq *cq;
-    void *context;
     assert_int_equal(poll(&fd, 1, 20000), 1);
-    assert_int_equal(soft_get_cq_event(e->channel, &cq, &context), 0);
-    ibv_ack_cq_events(cq, 1);
+    sv_cq_event(e->channel);
 }
 
 static bool has_event(struct sv_end *e, int ms) {

@@ -121,10 +121,7 @@ static void take_keys_back_in_traffic(int fd) {
 static void wait_for_event(struct sv_end *e) {
     struct pollfd ready = {.fd = e->channel->fd, .events = POLLIN};
     must(poll(&ready, 1, SV_DEADLINE_NS / 1000000) == 1);
-    struct ibv_cq *cq;
-    void *context;
-    must(soft_get_cq_event(e->channel, &cq, &context) == 0);
-    soft_ack_cq_events(cq, 1);
+    sv_cq_event(e->channel);
 }
 
 struct sleeper {

@@ -432,10 +432,7 @@ static void a_pair_in_process(void) {
     assert_int_equal(sv_send(&a, 2, 0, 65536, IBV_SEND_SIGNALED), 0);
     assert_int_equal(sv_poll(b.rcq).status, IBV_WC_SUCCESS);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
-    struct ibv_cq *cq;
-    void *context;
-    assert_int_equal(soft_get_cq_event(b.channel, &cq, &context), 0);
-    soft_ack_cq_events(cq, 1);
+    sv_cq_event(b.channel);
     sv_unpair(&a, &b);
 }
 

@@ -40,15 +40,12 @@ static void ping_pong(struct sv_end *e, bool first, unsigned rounds, bool sleepi
                 continue;
             }
             while (sleeping && ibv_poll_cq(e->rcq, 1, &wc) == 0) {
-                struct ibv_cq *cq;
-                void *context;
                 must(ibv_req_notify_cq(e->rcq, 0) == 0);
                 if (ibv_poll_cq(e->rcq, 1, &wc) == 1)
                     break;
                 struct pollfd p = {.fd = e->channel->fd, .events = POLLIN};
                 must(poll(&p, 1, 30000) == 1);
-                must(soft_get_cq_event(e->channel, &cq, &context) == 0);
-                soft_ack_cq_events(cq, 1);
+                sv_cq_event(e->channel);
             }
             if (!sleeping)
                 wc = sv_poll(e->rcq);
@@ -131,10 +128,7 @@ static void survivor(int fd) {
     struct pollfd p = {.fd = e.channel->fd, .events = POLLIN};
     must(poll(&p, 1, 30000) == 1);
     sv_tell(fd, (uint32_t)((soft_now_ns() - start) / 1000));
-    struct ibv_cq *cq;
-    void *context;
-    must(soft_get_cq_event(e.channel, &cq, &context) == 0);
-    soft_ack_cq_events(cq, 1);
+    sv_cq_event(e.channel);
     for (unsigned i = 1; i <= 3; i++) {
         struct ibv_wc wc = sv_poll(e.scq);
         must(wc.wr_id == i);

@@ -159,10 +159,7 @@ static void limit_fires_once_and_reads_zero(void **state) {
     must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 3);
     must(sv_send(&s->from[1], 1, 0, 8, 0) == 0);
     must(sv_poll(s->hub.rcq).status == IBV_WC_SUCCESS);
-    struct ibv_async_event event;
-    must(soft_get_async_event(s->hub.ctx, &event) == 0);
-    must(event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED && event.element.srq == s->srq);
-    soft_ack_async_event(&event);
+    sv_async(s->hub.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, s->srq);
     must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 0);
 }
 
@@ -171,10 +168,7 @@ static void error_state_leaves_the_receives_to_the_others(void **state) {
     must(post(s, 5, 0, 64) == 0);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     must(soft_modify_qp(s->qp[0], &attr, IBV_QP_STATE) == 0);
-    struct ibv_async_event event;
-    must(soft_get_async_event(s->hub.ctx, &event) == 0);
-    must(event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == s->qp[0]);
-    soft_ack_async_event(&event);
+    sv_async(s->hub.ctx, IBV_EVENT_QP_LAST_WQE_REACHED, s->qp[0]);
     sv_stays_empty(s->hub.rcq, NULL);
     must(sv_send(&s->from[1], 1, 0, 8, 0) == 0);
     struct ibv_wc wc = sv_poll(s->hub.rcq);
