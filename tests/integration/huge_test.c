@@ -5,6 +5,7 @@
  */
 #include "support/large_flow.h"
 #include "support/peer.h"
+#include "support/skip.h"
 
 #include "base/sanitize.h"
 
@@ -49,8 +50,7 @@ static void a_message_of_300_mib_arrives(void **state) {
     struct peer peer;
     char bytes[32];
 #if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
-    print_message("    SKIPPED: under a sanitizer\n");
-    skip();
+    skip_with("under a sanitizer");
 #endif
     if (!there_is_memory())
         skip();

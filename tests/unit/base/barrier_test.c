@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "support/pair.h"
 #include "support/no_membarrier.h"
+#include "support/skip.h"
 
 #include <linux/membarrier.h>
 #include <signal.h>
@@ -50,10 +51,8 @@ static void in_a_process(void (*run)(void)) {
     if (pid == 0)
         run();
     assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT) {
-        fprintf(stderr, "SKIPPED: no membarrier, or no filters\n");
-        skip();
-    }
+    if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
+        skip_with("no membarrier, or no filters");
     assert_int_equal(status, 0);
 }
 

@@ -51,8 +51,7 @@ static void open_pair(struct pair *p, bool listens) {
 static void expect_failed_dial(struct pair *p) {
     pair_dial(p, PAIR_LINK());
     sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+    sluice_session_info info = pair_info(event.session);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_ERROR);
     assert_non_null(strstr(info.close_text, WHY));
     pair_close(p);

@@ -146,8 +146,7 @@ static void a_newer_listener_answers_within_the_older_proposal(void **state) {
     open_altering(&p, NULL, newer_listener, LINK_LONG(.credits = 8));
     pair_connect(&p, LINK_LONG());
     assert_int_equal(sent_rep().version, 1);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(p.b.session, &info), 0);
+    sluice_session_info info = pair_info(p.b.session);
     assert_int_equal(info.eager_bytes, 1024 - FRAME_BYTES);
     assert_int_equal(info.message_bytes_max, 1 << 20);
     assert_int_equal(info.credits, 8);
@@ -220,8 +219,7 @@ static void expect_closed(struct pair *p, const char *name, sluice_reason reason
     assert_int_equal(event.status,
                      reason == SLUICE_REASON_PROTOCOL ? SLUICE_EDEVICE : SLUICE_EREJECTED);
     assert_int_equal(event.vendor, said == RDMA_CM_EVENT_REJECTED ? 28 : 0);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+    sluice_session_info info = pair_info(event.session);
     assert_int_equal(info.cm_event, said);
     assert_int_equal(info.cm_status, said == RDMA_CM_EVENT_REJECTED ? 28 : 0);
     assert_int_equal(info.wc_status, -1);

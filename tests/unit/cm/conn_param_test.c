@@ -70,8 +70,7 @@ static void close_nodes(struct pair *p) {
 /* ---- srq --------------------------------------------------------------------------------------- */
 
 static bool shares(struct side *side) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
+    sluice_session_info info = pair_info(side->session);
     return info.shared;
 }
 
@@ -148,8 +147,7 @@ static void a_dialer_refuses_an_rnr_retry_count_that_cannot_be(void **state) {
     pair_dial(&p, PAIR_LINK());
     sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_VALUE);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+    sluice_session_info info = pair_info(event.session);
     assert_non_null(strstr(info.close_text, "rnr_retry_count of 8"));
     close_nodes(&p);
 }

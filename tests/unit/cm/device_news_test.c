@@ -6,6 +6,7 @@
  */
 #include "support/pair.h"
 #include "support/log.h"
+#include "support/fault.h"
 
 #include "soft/verbs/device_state.h"
 #include "soft/ipc/engine.h"
@@ -51,24 +52,16 @@ static void await_count(struct pair *p, unsigned type, uint64_t count) {
 
 /* ---- the software device's port ---------------------------------------------------------------- */
 
-static void set_port(enum soft_device_what what) {
-    struct soft_device_action action = {.what = what};
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
-}
-
 static void a_port_that_goes_down_and_returns_is_counted_and_told(void **state) {
     (void)state;
     struct pair p;
     open_nodes(&p);
     for (unsigned i = 1; i <= 3; i++) {
-        set_port(DEVICE_PORT_DOWN);
+        assert_int_equal(fault_device(DEVICE_PORT_DOWN, 0), 0);
         await_count(&p, IBV_EVENT_PORT_ERR, i);
         assert_int_equal(told.warnings, 2 * i - 1);
         assert_string_equal(told.last, "port 1 of sluice_soft0 is down");
-        set_port(DEVICE_PORT_UP);
+        assert_int_equal(fault_device(DEVICE_PORT_UP, 0), 0);
         await_count(&p, IBV_EVENT_PORT_ACTIVE, i);
         assert_int_equal(told.warnings, 2 * i); /* who waits for it sees it */
         assert_string_equal(told.last, "port 1 of sluice_soft0 is active again");

@@ -5,6 +5,7 @@
  * readable is its port.
  */
 #include "support/dial.h"
+#include "support/fault.h"
 
 static struct {
     struct ibv_qp *qp; /* the latest */
@@ -35,21 +36,13 @@ static struct ibv_qp *broken_create_qp(struct ibv_pd *pd, struct ibv_qp_init_att
     return broken.qp;
 }
 
-static void set_port(enum soft_device_what what) {
-    struct soft_device_action action = {.what = what};
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
-}
-
 static void break_it(struct pair *p) {
     unsigned before = broken.acked;
     broken.event =
         (struct ibv_async_event){.event_type = IBV_EVENT_QP_FATAL, .element.qp = broken.qp};
     broken.waiting = true;
-    set_port(DEVICE_PORT_DOWN);
-    set_port(DEVICE_PORT_UP);
+    assert_int_equal(fault_device(DEVICE_PORT_DOWN, 0), 0);
+    assert_int_equal(fault_device(DEVICE_PORT_UP, 0), 0);
     pair_await(p, broken.acked > before);
 }
 

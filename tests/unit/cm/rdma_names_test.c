@@ -9,6 +9,7 @@
  */
 #include "support/pair.h"
 #include "support/name_server.h"
+#include "support/fault.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -274,8 +275,7 @@ static void dial_through(struct pair *p, const char *name, struct outcome *out) 
     sluice_session session = names_dial(p, name);
     if (!pair_next(p, &p->b, &event))
         fail_msg("%s: nothing came", name);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(session, &info), 0);
+    sluice_session_info info = pair_info(session);
     memset(out, 0, sizeof *out);
     out->type = event.type;
     out->reason = event.reason;
@@ -438,16 +438,12 @@ static void closing_waits_for_no_lookup_and_leaves_nothing(void **state) {
 /* The last: there is no device afterwards. */
 static void a_lookup_outlives_the_device(void **state) {
     (void)state;
-    struct soft_device_action action = {.what = DEVICE_REMOVE};
     struct pair p;
     names_open(&p, ABLE);
     names_dial(&p, "slow.test");
     names_dial(&p, "slow-rdma.test");
     pair_await(&p, name_server_inside() == 2);
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
+    assert_int_equal(fault_device(DEVICE_REMOVE, 0), 0);
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_DEVICE_REMOVED);
     assert_int_equal(name_server_inside(), 2);

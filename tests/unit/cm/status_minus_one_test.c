@@ -141,8 +141,7 @@ static int failing_route(struct rdma_cm_id *id, int ms) {
 
 static void expect_end(struct pair *p, struct side *side, sluice_reason reason, const char *text) {
     sluice_event event = pair_expect(p, side, SLUICE_CLOSED);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+    sluice_session_info info = pair_info(event.session);
     assert_int_equal(event.reason, reason);
     assert_int_equal(event.vendor, call_errno);
     if (!strstr(info.close_text, text) || !strstr(info.close_text, strerror(call_errno)))

@@ -141,8 +141,7 @@ static void a_failure_that_lasts_ends_sessions_with_device_error(void **state) {
         pair_frozen = 0; /* draining has a limit by the clock */
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_DEVICE_ERROR);
-        sluice_session_info info = {.size = sizeof info};
-        assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+        sluice_session_info info = pair_info(event.session);
         assert_non_null(strstr(info.close_text, "cannot be fetched"));
         unheard_close(&p);
     }

@@ -4,6 +4,7 @@
  * device whose GIDs are hardware addresses, or are good on one link only, as well.
  */
 #include "support/pair.h"
+#include "support/fault.h"
 
 #include "cm/internal.h"
 
@@ -102,16 +103,12 @@ static void close_node(struct side *side) {
 static void a_device_is_watched_by_its_interface(void **state) {
     const union ibv_gid *gid = *state;
     struct side side;
-    struct soft_device_action action = {.what = DEVICE_REMOVE, .order = ORDER_REMOVAL_ONLY};
     struct cm *cm = open_node(&side);
     assert_true(cm_watch_by_interface(cm, gid, make_interfaces()));
     assert_non_null(cm->watch.id);
     /* Nothing of the other: its device would be open from then on. */
     assert_string_equal(bound, "192.0.2.9:0 127.0.0.1:0 ");
-    soft_lock();
-    int rc = soft_device_act(&action);
-    soft_unlock();
-    assert_int_equal(rc, 0);
+    assert_int_equal(fault_device(DEVICE_REMOVE, ORDER_REMOVAL_ONLY), 0);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!cm->device_gone) {
         cm_progress(cm, 0);

@@ -28,8 +28,7 @@ static void expect_access_end(struct memory *m, uint64_t tag, unsigned behind) {
         assert_int_equal(event.status, SLUICE_EACCESS);
         assert_int_equal(event.vendor,
                          i == 0 ? (uint32_t)IBV_WC_REM_ACCESS_ERR : IBV_EVENT_QP_ACCESS_ERR);
-        sluice_session_info info = {.size = sizeof info};
-        assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+        sluice_session_info info = pair_info(event.session);
         if (i == 0)
             assert_int_equal(info.wc_status, IBV_WC_REM_ACCESS_ERR);
     }

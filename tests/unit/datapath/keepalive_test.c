@@ -73,8 +73,7 @@ static void open_with(struct pair *p, uint64_t at_a, uint64_t at_b) {
 }
 
 static uint64_t agreed(struct side *side) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
+    sluice_session_info info = pair_info(side->session);
     return info.keepalive_ns;
 }
 
@@ -240,8 +239,7 @@ static void a_silent_peer_is_closed(void **state) {
         assert_int_equal(end.status, SLUICE_EUNKNOWN);
         assert_int_equal(end.vendor, 0);
         /* The stack has nothing to say: nothing is what happened. */
-        sluice_session_info info = {.size = sizeof info};
-        assert_int_equal(sluice_session_get_info(end.session, &info), 0);
+        sluice_session_info info = pair_info(end.session);
         assert_int_equal(info.cm_event, -1);
         assert_int_equal(info.wc_status, -1);
         char text[sizeof info.close_text];

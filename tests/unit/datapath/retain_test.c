@@ -17,8 +17,7 @@ static void quiesce(struct pair *p) {
 }
 
 static uint32_t kept(struct side *side) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(side->session, &info), 0);
+    sluice_session_info info = pair_info(side->session);
     return info.kept;
 }
 

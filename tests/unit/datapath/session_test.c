@@ -9,8 +9,7 @@ static void every_size_arrives_whole(void **state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 1024, .message_bytes_max = 1000000), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(p.b.session, &info), 0);
+    sluice_session_info info = pair_info(p.b.session);
     assert_int_equal(info.eager_bytes, 1024 - FRAME_BYTES);
     assert_int_equal(info.message_bytes_max, 1000000);
     const size_t eager = info.eager_bytes;
@@ -361,8 +360,7 @@ static void the_dialer_gives_up_in_time(void **state) {
     int status = sluice_accept(asked, NULL);
     assert_true(status == 0 || status == SLUICE_ECLOSED);
     event = pair_expect(&p, &p.a, SLUICE_CLOSED);
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+    sluice_session_info info = pair_info(event.session);
     if (event.reason != SLUICE_REASON_PEER_LOST)
         fail_msg("%s: %s (%u)", sluice_reason_text(event.reason), info.close_text, event.vendor);
     pair_close(&p);

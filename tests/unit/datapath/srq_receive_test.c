@@ -13,8 +13,7 @@
 #include "datapath/tx/post.h"
 
 static bool is_shared(sluice_session session) {
-    sluice_session_info info = {.size = sizeof info};
-    assert_int_equal(sluice_session_get_info(session, &info), 0);
+    sluice_session_info info = pair_info(session);
     return info.shared;
 }
 

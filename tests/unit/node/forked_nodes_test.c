@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "support/test.h"
 #include "support/wait.h"
+#include "support/skip.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -34,8 +35,7 @@ static void must(bool good, int line) {
 /* The thread sanitizer knows no threads in the child of a process that had some. */
 static void threads_in_a_child(void) {
 #ifdef SANITIZE_THREAD
-    print_message("SKIPPED: the thread sanitizer cannot follow it\n");
-    skip();
+    skip_with("the thread sanitizer cannot follow it");
 #endif
 }
 
@@ -190,9 +190,7 @@ static void a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole(
     pthread_t busy;
 #ifdef __SANITIZE_ADDRESS__
     /* libasan of gcc 12 does not take its allocator's locks at fork(), as malloc() of glibc does. */
-    print_message(
-        "SKIPPED: THE SANITIZER'S ALLOCATOR DOES NOT SURVIVE A FORK BESIDE OTHER THREADS\n");
-    skip();
+    skip_with("THE SANITIZER'S ALLOCATOR DOES NOT SURVIVE A FORK BESIDE OTHER THREADS");
 #endif
     threads_in_a_child();
     atomic_store(&enough, false);

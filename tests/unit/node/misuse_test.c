@@ -6,6 +6,7 @@
  */
 #include "support/pair.h"
 #include "support/reports.h"
+#include "support/skip.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -145,8 +146,7 @@ static void the_address_sanitizer_stops_who_touches_a_freed_message(void **state
 static void the_address_sanitizer_stops_who_writes_behind_a_message(void **state) {
     (void)state;
 #ifndef SANITIZE_ADDRESS
-    print_message("SKIPPED: THIS BUILD HAS NO ADDRESS SANITIZER\n");
-    skip();
+    skip_with("THIS BUILD HAS NO ADDRESS SANITIZER");
 #else
     static const size_t sizes[] = {3, 1000, 70000, 3 << 20 | 5};
     for (int i = 0; i < 8; i++)

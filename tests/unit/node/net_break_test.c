@@ -6,6 +6,7 @@
 #include "support/network.h"
 #include "support/side.h"
 #include "support/softcm_tcp.h"
+#include "support/skip.h"
 
 static bool own_network;
 
@@ -56,10 +57,8 @@ static void a_dial_without_a_port_says_so_and_is_made_when_there_is_one(void **s
     (void)state;
     int taken[PORTS];
     struct couple c;
-    if (!own_network) {
-        fprintf(stderr, "SKIPPED: needs root for a network namespace of its own\n");
-        skip();
-    }
+    if (!own_network)
+        skip_with("needs root for a network namespace of its own");
     couple_open(&c, true, NULL);
     c.port = side_listen(&c.a, NULL, &c.listener);
     ports_take(taken);

@@ -19,6 +19,7 @@
 #include "base/topology.h"
 #include "fabric/fabric.h"
 #include "support/machine.h"
+#include "support/skip.h"
 #include "node/cpu_plan.h"
 
 static const struct cpu_plan_nic nics[] = {
@@ -460,10 +461,8 @@ static void hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else(void **stat
     if (child == 0)
         _exit(ask_the_helper());
     int status = wait_exit(child);
-    if (status == 77) {
-        print_message("SKIPPED: THIS PROCESS MAY NOT HAVE A SYSFS OF ITS OWN\n");
-        skip();
-    }
+    if (status == 77)
+        skip_with("THIS PROCESS MAY NOT HAVE A SYSFS OF ITS OWN");
     assert_int_equal(status, 0);
 }
 

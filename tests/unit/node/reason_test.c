@@ -91,8 +91,7 @@ static void closed_by_either_side(void **state) {
     struct side *sides[] = {&p.a, &p.b};
     for (int i = 0; i < 2; i++) {
         sluice_event event = pair_expect(&p, sides[i], SLUICE_CLOSED);
-        sluice_session_info info = {.size = sizeof info};
-        assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+        sluice_session_info info = pair_info(event.session);
         assert_int_equal(event.reason, i ? SLUICE_REASON_LOCAL_CLOSE : SLUICE_REASON_PEER_CLOSE);
         assert_string_equal(info.close_text,
                             i ? "this side's application hung up"
@@ -321,8 +320,7 @@ static void the_device_is_removed(void **state) {
         struct side *sides[] = {&p.a, &p.b};
         for (int k = 0; k < 2; k++) {
             sluice_event event = pair_expect(&p, sides[k], SLUICE_CLOSED);
-            sluice_session_info info = {.size = sizeof info};
-            assert_int_equal(sluice_session_get_info(event.session, &info), 0);
+            sluice_session_info info = pair_info(event.session);
             assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
             assert_int_equal(event.status, SLUICE_EDEVICE);
             /* The queue pair's flushes are told, or not, by who is faster. */

@@ -15,6 +15,7 @@
 #include "base/topology.h"
 #include "support/emulated.h"
 #include "support/fake_memory.h"
+#include "support/skip.h"
 #include "pool/internal.h"
 
 /* ---- pages --------------------------------------------------------------------------------------- */
@@ -111,10 +112,8 @@ static void transparent_pages_are_asked_for_or_forbidden(void **state) {
     (void)state;
     skip_emulated("SHOWS NO FLAGS OF MAPPINGS");
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
-    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0) {
-        print_message("SKIPPED: THIS KERNEL HAS NO TRANSPARENT HUGE PAGES\n");
-        skip();
-    }
+    if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
+        skip_with("THIS KERNEL HAS NO TRANSPARENT HUGE PAGES");
     for (size_t i = 0; i < 2; i++)
         for (int no = 0; no < 2; no++) {
             struct hugepages got;
@@ -248,10 +247,8 @@ static void reserved_huge_pages_are_got_and_reported(void **state) {
     char text[2][200] = {"", ""};
     struct limits limits;
     int alone = lock_huge_pages();
-    if (alone < 0) {
-        print_message("SKIPPED: THIS SYSTEM HAS NO HUGE PAGES OF 2 MIB (%s)\n", huge_path);
-        skip();
-    }
+    if (alone < 0)
+        skip_with("THIS SYSTEM HAS NO HUGE PAGES OF 2 MIB (%s)", huge_path);
     long before = reserved(huge_path);
     reserve(huge_path, before + 16); /* twice what is needed: there may be other users */
     limits_read(&limits, "");
@@ -266,10 +263,8 @@ static void reserved_huge_pages_are_got_and_reported(void **state) {
     if (before >= 0)
         reserve(huge_path, before);
     close(alone);
-    if (there < 8) {
-        print_message("SKIPPED: NO HUGE PAGES CAN BE RESERVED HERE (%s)\n", huge_path);
-        skip();
-    }
+    if (there < 8)
+        skip_with("NO HUGE PAGES CAN BE RESERVED HERE (%s)", huge_path);
     for (size_t i = 0; i < 2; i++) {
         print_message("%s: %s\n", list[i]->name, text[i]);
         assert_int_equal(got[i], 16 * MIB);

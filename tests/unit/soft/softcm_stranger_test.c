@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "support/softcm.h"
 #include "support/softverbs.h"
+#include "support/skip.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -65,8 +66,7 @@ static void end(pid_t pid) {
 static void needs_root(void) {
     if (geteuid() == 0)
         return;
-    fprintf(stderr, "SKIPPED: needs root to run processes of other users\n");
-    skip();
+    skip_with("needs root to run processes of other users");
 }
 
 static void a_more_exact_name_of_another_user_gets_nothing(void **state) {

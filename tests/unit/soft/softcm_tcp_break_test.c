@@ -12,6 +12,7 @@
 #include "support/must.h"
 #include "support/network.h"
 #include "support/usage.h"
+#include "support/skip.h"
 
 static bool own_network;
 
@@ -114,10 +115,8 @@ static void leave_few_ports(void) {
 static void without_a_port_to_dial_from_the_address_says_so(void **state) {
     (void)state;
     int taken[PORTS];
-    if (!own_network) {
-        fprintf(stderr, "SKIPPED: needs root for a network namespace of its own\n");
-        skip();
-    }
+    if (!own_network)
+        skip_with("needs root for a network namespace of its own");
     struct ct_pair pair;
     ct_pair_listen(&pair);
     leave_few_ports();

@@ -5,6 +5,7 @@
  */
 #include "support/namespace.h"
 #include "support/softverbs.h"
+#include "support/skip.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/internal.h"
@@ -96,8 +97,7 @@ static void nobody_in_a_namespace_is_ones_own_user(void **state) {
     uint32_t dest;
     if (recv(child.fd, &dest, sizeof dest, MSG_PEEK | MSG_WAITALL) != sizeof dest) {
         must(WEXITSTATUS(sv_join(&child)) == SKIPPED);
-        fprintf(stderr, "SKIPPED: no user namespace here\n");
-        skip();
+        skip_with("no user namespace here");
     }
     sv_open(&e, SV_OPTIONS(.mapped = true));
     connect_end(&e, child.fd);

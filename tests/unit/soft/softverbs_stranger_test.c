@@ -8,6 +8,7 @@
 #include "support/softverbs_hostile.h"
 #include "support/usage.h"
 #include "support/network.h"
+#include "support/skip.h"
 
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_queue.h"
@@ -25,8 +26,7 @@ static bool own_namespace;
 static void needs_other_users(void) {
     if (own_namespace)
         return;
-    fprintf(stderr, "SKIPPED: needs root to be another user, and a network namespace of its own\n");
-    skip();
+    skip_with("needs root to be another user, and a network namespace of its own");
 }
 
 static void become_another_user(void) {
@@ -220,10 +220,8 @@ static void two_users_share_no_block_of_numbers(void **state) {
     needs_other_users();
     struct rlimit limit;
     must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    if (limit.rlim_max < 20000) {
-        fprintf(stderr, "SKIPPED: a process may not open 20,000 files\n");
-        skip();
-    }
+    if (limit.rlim_max < 20000)
+        skip_with("a process may not open 20,000 files");
     struct sv_child stranger = sv_fork(takes_every_other_block);
     must(sv_hear(stranger.fd) == 1);
     for (int i = 0; i < 16; i++) {
@@ -250,10 +248,8 @@ static void keeps_nobody_apart(void) {
     needs_other_users();
     struct rlimit limit;
     must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    if (limit.rlim_max < 20000) {
-        fprintf(stderr, "SKIPPED: a process may not open 20,000 files\n");
-        skip();
-    }
+    if (limit.rlim_max < 20000)
+        skip_with("a process may not open 20,000 files");
     struct sv_child stranger = sv_fork(takes_all_names), child;
     must(sv_hear(stranger.fd) == 1);
     child = sv_fork(meets);

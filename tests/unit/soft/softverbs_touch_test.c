@@ -5,6 +5,7 @@
  * there is not inside, and one that cannot be there is not either.
  */
 #include "support/softverbs.h"
+#include "support/skip.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/internal.h"
 
@@ -53,8 +54,7 @@ static void begin(struct sv_end *e, struct sv_child *child, void (*run)(int)) {
     if (recv(child->fd, &qpn, sizeof qpn, MSG_WAITALL) != sizeof qpn) {
         must(WEXITSTATUS(sv_join(child)) == SKIPPED);
         sv_close(e);
-        fprintf(stderr, "SKIPPED: this process may not become another user\n");
-        skip();
+        skip_with("this process may not become another user");
     }
     to_rts(e, qpn);
     sv_wait_linked(e);
@@ -108,10 +108,8 @@ static void another_users_word_keeps_nobody_waiting(void **state) {
     (void)state;
     struct sv_child child;
     struct sv_end e;
-    if (geteuid() != 0) {
-        fprintf(stderr, "SKIPPED: needs root to run a process of another user\n");
-        skip();
-    }
+    if (geteuid() != 0)
+        skip_with("needs root to run a process of another user");
     begin(&e, &child, another_user);
     end_promptly(&e);
     must(kill(child.pid, SIGKILL) == 0);

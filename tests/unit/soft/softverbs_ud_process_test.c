@@ -6,6 +6,7 @@
 #include "support/softverbs_datagram.h"
 
 #include "support/softverbs_hostile.h"
+#include "support/skip.h"
 
 enum { GRH = 40, ECHOES = 200, SKIPPED = 77 };
 
@@ -69,10 +70,8 @@ static void datagrams_go_between_processes(void **state) {
 
 static void datagrams_go_between_users(void **state) {
     (void)state;
-    if (geteuid() != 0) {
-        print_message("SKIPPED: needs root to become another user\n");
-        skip();
-    }
+    if (geteuid() != 0)
+        skip_with("needs root to become another user");
     ask_all(other_user);
 }
 

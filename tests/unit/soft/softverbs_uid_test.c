@@ -5,6 +5,7 @@
  * become somebody else; says so loudly and skips where it cannot.
  */
 #include "support/softverbs.h"
+#include "support/skip.h"
 #include "soft/ipc/peer.h"
 
 #define OTHER_UID 65534
@@ -95,10 +96,8 @@ static void other_user(int fd) {
 static void users_share_no_memory_and_keys_are_enforced_at_the_target(void **state) {
     (void)state;
     struct sv_end e;
-    if (geteuid() != 0) {
-        fprintf(stderr, "SKIPPED: needs root to run a process of another user\n");
-        skip();
-    }
+    if (geteuid() != 0)
+        skip_with("needs root to run a process of another user");
     struct sv_child child = sv_fork(other_user);
     sv_open(&e, SV_OPTIONS(.mapped = true, .bytes = BYTES, .one_cq = true));
     sv_tell(child.fd, e.qp->qp_num);
@@ -106,8 +105,7 @@ static void users_share_no_memory_and_keys_are_enforced_at_the_target(void **sta
     if (recv(child.fd, &qpn, sizeof qpn, MSG_WAITALL) != sizeof qpn) {
         must(WEXITSTATUS(sv_join(&child)) == SKIPPED);
         sv_close(&e);
-        fprintf(stderr, "SKIPPED: this process may not become another user\n");
-        skip();
+        skip_with("this process may not become another user");
     }
     to_rts(&e, qpn);
     uint32_t rkey = sv_hear(child.fd);
