@@ -194,10 +194,13 @@ void srq_last(struct sluice_loop *l, struct session *s) {
 void srq_drain(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
-    if (!s->connection.recv.heard)
+    if (!s->connection.recv.heard) {
+        /* Of one that was in ERR already the device may have said so, and it is waited for. */
+        srq_unsettle(l, s);
         s->connection.drain.settled = true;
-    else if (l->lost)
+    } else if (l->lost) {
         srq_await(l, s);
+    }
 }
 
 void srq_unsettle(struct sluice_loop *l, struct session *s) {

@@ -79,6 +79,8 @@ static void expect_nothing_left(struct pair *p) {
     pair_expect_nothing(p, &p->b);
     assert_null(p->a.loop->sessions);
     assert_null(p->b.loop->sessions);
+    assert_int_equal(p->a.loop->settling, 0); /* else they would not sleep any more */
+    assert_int_equal(p->b.loop->settling, 0);
     assert_true(cds_list_empty(&p->a.node->cm->conns));
     assert_true(cds_list_empty(&p->b.node->cm->conns));
 }
