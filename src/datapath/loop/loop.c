@@ -283,7 +283,9 @@ static void assert_forgotten(const struct sluice_loop *l) {
     if (!ASSERTIONS || l->sessions)
         return;
     ASSERT(!l->dirty && !l->notices && !l->dying && !l->outcomes.head);
-    ASSERT(l->retries == 0 && l->pin_waits == 0 && l->downs == 0 && l->settling == 0);
+    ASSERT(l->retries == 0 && l->pin_waits == 0);
+    ASSERT(l->downs == 0);
+    ASSERT(l->settling == 0);
     ASSERT(l->totals.sessions == 0 && l->totals.retained == 0);
     ASSERT(l->cq_used == l->srq.queue.depth * (l->srq.queue.srq != NULL));
 }
