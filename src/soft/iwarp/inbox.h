@@ -2,8 +2,8 @@
 /*
  * inbox.h - the memory that streams are read into: a few inboxes for all connections of the process.
  *
- * An empty inbox may serve any stream. So a connection has an inbox only while it is read, or while the inbox holds
- * bytes that are not fed yet, as when a message waits for a receive.
+ * An empty inbox may serve any stream. So a connection has an inbox only while it is read, while it is one of a few that
+ * every poll reads, or while the inbox holds bytes that are not fed yet, as when a message waits for a receive.
  *
  * Any thread; stock.h.
  */

@@ -13,6 +13,7 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/qp_timer.h"
@@ -73,6 +74,8 @@ void soft_tcp_cool(struct soft_qp *qp) {
     bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
     bool reads = !ld(qp->rx_stalled) && !tcp->take_held;
     set_hot(qp, false);
+    if (tcp->inbox.at == tcp->inbox.end)
+        iwarp_inbox_give(&tcp->inbox);
     up = up && !tcp->dark;
     watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
 }

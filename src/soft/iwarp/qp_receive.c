@@ -350,7 +350,8 @@ bool soft_tcp_receive(struct soft_qp *qp) {
         iwarp_rx_withdraw(&tcp->rx, IWARP_TAGGED_STAG);
     int error = iwarp_stream_receive(tcp->fd, &tcp->rx, &tcp->inbox, SOFT_TCP_TURN, &moved);
     tcp->dry = error == EAGAIN;
-    if (tcp->inbox.at == tcp->inbox.end)
+    /* One of a few that are read in every poll keeps it until it cools. */
+    if (tcp->inbox.at == tcp->inbox.end && (!tcp->hot || tcp->by_engine || soft_tcp_in_crowd(qp)))
         iwarp_inbox_give(&tcp->inbox);
     if (tcp->rx.status == IWARP_RX_WAITING && tcp->take_status != 0)
         soft_tcp_refuse_take(qp);

@@ -4,6 +4,7 @@
  *
  * Owner: one thread at a time. Bytes that a peer sends after the end are read and dropped in bounded turns.
  */
+#define _GNU_SOURCE
 #include "soft/iwarp/stream.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/rx.h"
@@ -52,19 +55,24 @@ void iwarp_stream_patience(int fd, unsigned sent_ms) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof sent_ms);
 }
 
-/* Most messages are small, and a small message is one piece: send() costs the kernel less than sendmsg() for one. */
+/*
+ * Most messages are small, and a small message is one piece: sendto() costs the kernel less than sendmsg() for one. The
+ * C library's functions are cancellation points, where a process with threads has two locked operations for each call;
+ * these calls never wait, and so need none.
+ */
 static ssize_t send_pieces(int fd, const struct iovec *iov, unsigned count) {
+    const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     if (count == 1)
-        return send(fd, iov->iov_base, iov->iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+        return syscall(SYS_sendto, fd, iov->iov_base, iov->iov_len, flags, NULL, 0);
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
-    return sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return syscall(SYS_sendmsg, fd, &msg, flags);
 }
 
 static ssize_t receive_pieces(int fd, struct iovec *iov, unsigned count) {
     if (count == 1)
-        return recv(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT);
+        return syscall(SYS_recvfrom, fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT, NULL, NULL);
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
-    return recvmsg(fd, &msg, MSG_DONTWAIT);
+    return syscall(SYS_recvmsg, fd, &msg, MSG_DONTWAIT);
 }
 
 int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
