@@ -175,6 +175,7 @@ struct connection {
     struct ibv_qp *qp;
     struct connection_tx tx;
     uint8_t number;       /* in the wr_id of its sends: those of an earlier one have another */
+    bool extended;        /* extended verbs can post to qp */
     struct send_queue sq; /* what few frames need of it begins another line */
 
     /* Every frame, sent or received, reads this line. */

@@ -96,11 +96,12 @@ struct fabric_ops {
                        struct fabric_traits *traits);
 
     /*
-     * The call for small frames of a device; and how many bytes behind the header it takes on this QP, 0: it is not for
-     * this QP.
+     * The call for small frames of a device; and how many bytes behind the header it takes on a QP that extended verbs can
+     * post to, or not, 0: it is not for such a QP. (A QP cannot be asked: ibv_qp_to_qp_ex() reads behind those of drivers
+     * that know nothing of extended verbs.)
      */
     fabric_post_framed *(*get_post_framed)(const struct ibv_device_attr *attr);
-    uint32_t (*framed_most)(struct ibv_qp *qp, uint32_t inline_most);
+    uint32_t (*framed_most)(bool extended, uint32_t inline_most);
     /*
      * As create_qp, but extended verbs can post its sends too (ibv_wr_post(3)). NULL and errno: the device has none.
      */

@@ -60,10 +60,10 @@ static fabric_post_framed *get_post_framed(const struct ibv_device_attr *attr) {
 }
 
 /* Ours takes by value whatever it takes, however little an inline work request may have. */
-static uint32_t framed_most(struct ibv_qp *qp, uint32_t inline_most) {
+static uint32_t framed_most(bool extended, uint32_t inline_most) {
     if (!get_profile())
         return FABRIC_FRAMED;
-    return soft_qp_to_qp_ex(qp) ? extended_framed_most(inline_most) : 0;
+    return extended ? extended_framed_most(inline_most) : 0;
 }
 
 static struct ibv_qp *create_extended_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {

@@ -31,8 +31,8 @@ static int system_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_p
     return ibv_query_port(ctx, port, attr);
 }
 
-static uint32_t system_framed_most(struct ibv_qp *qp, uint32_t inline_most) {
-    return ibv_qp_to_qp_ex(qp) ? extended_framed_most(inline_most) : 0;
+static uint32_t system_framed_most(bool extended, uint32_t inline_most) {
+    return extended ? extended_framed_most(inline_most) : 0;
 }
 
 static struct ibv_mr *system_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {

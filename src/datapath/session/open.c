@@ -145,7 +145,7 @@ static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
                 .max_recv_sge = 1},
         .qp_type = IBV_QPT_RC,
     };
-    struct ibv_qp *qp = queue_pair_create(l->node, &init);
+    struct ibv_qp *qp = queue_pair_create(l->node, &init, &s->connection.extended);
     if (qp) {
         s->connection.number = ++l->connections;
         s->connection.sq.inline_max = init.cap.max_inline_data;

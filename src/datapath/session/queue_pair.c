@@ -26,18 +26,22 @@ uint32_t queue_pair_sges(const struct sluice_node *n) {
 }
 
 /* Such that extended verbs can post its sends, where the device makes those. */
-static struct ibv_qp *create(const struct sluice_node *n, struct ibv_qp_init_attr *init) {
+static struct ibv_qp *create(const struct sluice_node *n, struct ibv_qp_init_attr *init,
+                             bool *extended) {
     struct ibv_qp_init_attr wanted = *init;
     if (!(n->options.without & (WITHOUT_EXTENDED | WITHOUT_INLINE))) {
         struct ibv_qp *qp = n->fabric->create_extended_qp(n->pd, init);
+        *extended = qp != NULL;
         if (qp)
             return qp;
         *init = wanted; /* a device may write into it before it fails */
     }
+    *extended = false;
     return n->fabric->create_qp(n->pd, init);
 }
 
-struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init) {
+struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init,
+                                 bool *extended) {
     uint32_t wanted = atomic_load_explicit(&n->inline_wanted, memory_order_relaxed);
     if (n->options.without & WITHOUT_INLINE)
         wanted = 0;
@@ -45,7 +49,7 @@ struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr 
     for (;;) {
         init->cap = cap; /* a device may write into it before it fails */
         init->cap.max_inline_data = wanted;
-        struct ibv_qp *qp = create(n, init);
+        struct ibv_qp *qp = create(n, init, extended);
         if (qp) {
             if (!wanted) /* more than asked for is not used either */
                 init->cap.max_inline_data = 0;
@@ -81,7 +85,8 @@ static bool try_one(sluice_node *n) {
                                             .max_send_sge = queue_pair_sges(n),
                                             .max_recv_sge = 1},
                                     .qp_type = IBV_QPT_RC};
-    struct ibv_qp *qp = queue_pair_create(n, &init);
+    bool extended;
+    struct ibv_qp *qp = queue_pair_create(n, &init, &extended);
     if (qp)
         n->fabric->destroy_qp(qp);
     n->fabric->destroy_cq(cq);

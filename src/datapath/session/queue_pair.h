@@ -8,6 +8,7 @@
 #define DATAPATH_SESSION_QUEUE_PAIR_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sluice_node;
@@ -17,9 +18,11 @@ uint32_t queue_pair_sends(const struct sluice_node *n);
 uint32_t queue_pair_sges(const struct sluice_node *n);
 /*
  * One with as much inline data as the device grants, at most what is wanted or a little more: init->cap says
- * how much. Fewer pieces (max_send_sge) where the device has no such entries. NULL: errno. Any thread.
+ * how much. Fewer pieces (max_send_sge) where the device has no such entries. *extended: extended verbs can post to it.
+ * NULL: errno. Any thread.
  */
-struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init);
+struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init,
+                                 bool *extended);
 /*
  * Bytes of inline data that a session has: as the last one was granted, or, before there was any, as one is granted
  * that is made for that, once. 0: none, or nothing could be made. Any thread that may wait for the device.

@@ -12,7 +12,7 @@ uint16_t framed_end(const struct session *s) {
     uint64_t inlined = s->connection.sq.inline_max;
     if (inlined < FRAME_BYTES)
         return 0;
-    uint64_t most = s->node->fabric->framed_most(s->connection.qp, (uint32_t)inlined);
+    uint64_t most = s->node->fabric->framed_most(s->connection.extended, (uint32_t)inlined);
     return most > 0 ? (uint16_t)(less(most, less(s->tx.message_max, s->tx.frame_payload)) + 1) : 0;
 }
 
