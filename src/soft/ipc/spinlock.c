@@ -4,6 +4,8 @@
  */
 #include "soft/ipc/spinlock.h"
 
+#include <limits.h>
+
 #ifdef __SANITIZE_THREAD__
 char soft_tsan_word[1024];
 #endif
@@ -19,12 +21,28 @@ static inline void pause_briefly(void) {
 #endif
 }
 
-void soft_spin_wait(soft_spin *lock) {
+#define PAUSES 64u
+#define YIELDS 4u
+
+/* False: it was not taken in so many tries. */
+static bool take_within(soft_spin *lock, unsigned tries) {
     /* The holder may have been preempted on our CPU: give it away rather than wait for the tick. */
-    for (unsigned tries = 0; !spin_try(lock); tries++) {
-        if (tries < 64)
+    for (unsigned n = 0; n < tries; n++) {
+        if (spin_try(lock))
+            return true;
+        if (n < PAUSES)
             pause_briefly();
         else
             sched_yield();
     }
+    return false;
+}
+
+void soft_spin_wait(soft_spin *lock) {
+    while (!take_within(lock, UINT_MAX))
+        ;
+}
+
+bool soft_spin_wait_briefly(soft_spin *lock) {
+    return take_within(lock, PAUSES + YIELDS);
 }

@@ -137,10 +137,20 @@ void soft_cq_overrun(struct soft_cq *cq) {
         soft_async_event(cq->ibv.context, IBV_EVENT_CQ_ERR, &cq->ibv);
 }
 
+bool soft_cq_wait(struct soft_cq *cq, soft_spin *lock) {
+    if (soft_spin_wait_briefly(lock))
+        return true;
+    if (atomic_load(&cq->armed) == 0)
+        return false;
+    soft_spin_wait(lock);
+    return true;
+}
+
 /* Takes up to ne completions out of the ring. */
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
-    spin_lock(&cq->ring_lock);
+    if (!soft_cq_lock(cq, &cq->ring_lock))
+        return -1;
     uint32_t count = ld(cq->ring_count);
     while (n < ne && count) {
         wc[n++] = cq->ring[cq->ring_head];

@@ -90,6 +90,17 @@ struct soft_cq {
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
 void soft_cq_overrun(struct soft_cq *cq);
-int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring */
+int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring; -1: not now */
+
+/*
+ * A lock that a poller needs and another thread has: waits some microseconds. If it has it still, it may have lost its
+ * CPU, for a time slice: false, the poll takes nothing and the next one tries again. Only an armed CQ is waited for
+ * until the lock is free, as its owner sleeps if it is told that there is nothing.
+ */
+bool soft_cq_wait(struct soft_cq *cq, soft_spin *lock);
+
+static inline bool soft_cq_lock(struct soft_cq *cq, soft_spin *lock) {
+    return __builtin_expect(spin_try(lock), 1) || soft_cq_wait(cq, lock);
+}
 
 #endif

@@ -120,6 +120,10 @@ static __attribute__((noinline)) int retire_short(struct soft_qp *qp, struct sof
 
 static __attribute__((noinline)) int serve_long(struct soft_qp *qp, struct soft_cq *cq,
                                                 struct ibv_wc *wc, int n, int ne) {
+    if (__builtin_expect(qp->srq_busy, 0)) { /* the long way would wait for it */
+        qp->srq_busy = false;
+        return n;
+    }
     struct sink sink = {.cq = cq, .wc = wc, .n = n, .ne = ne};
     soft_progress_locked(qp, &sink);
     return sink.n;
@@ -358,10 +362,16 @@ int soft_poll_cq(struct ibv_cq *ibcq, int ne, struct ibv_wc *wc) {
         return -EPERM;
     if (ne <= 0)
         return 0;
-    spin_lock(&cq->poll_lock);
+    if (!soft_cq_lock(cq, &cq->poll_lock))
+        return 0;
     int n = 0;
-    if (__builtin_expect(atomic_load_explicit(&cq->ring_count, memory_order_acquire) != 0, 0))
+    if (__builtin_expect(atomic_load_explicit(&cq->ring_count, memory_order_acquire) != 0, 0)) {
         n = soft_cq_pop(cq, wc, ne);
+        if (n < 0) {
+            spin_unlock(&cq->poll_lock);
+            return 0;
+        }
+    }
     /* a completion that the engine pushes meanwhile precedes none of these: the next poll takes it */
     if (n < ne)
         n += progress_all(cq, wc + n, ne - n);

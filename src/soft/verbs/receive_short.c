@@ -28,14 +28,18 @@ static bool is_whole(const struct soft_ring *ring, uint32_t index, uint32_t pos,
     return true;
 }
 
+void soft_srq_is_busy(struct soft_qp *qp) {
+    qp->srq_busy = true;
+    soft_qp_attend(qp);
+}
+
 bool soft_receive_wide(struct soft_qp *qp, struct soft_cq *cq, uint32_t index, uint32_t pos,
                        uint64_t word_imm, struct ibv_wc *wc) {
     struct soft_ring *ring = ld(qp->rx);
     uint32_t len = (uint32_t)word_imm >> 16;
     if (!is_whole(ring, index, pos, soft_span(len)))
         return false;
-    struct receive r =
-        qp->srq ? take_shared(qp, qp->srq, &cq->reach, len) : take_receive(qp, &cq->reach, len);
+    struct receive r = qp->srq ? take_shared(qp, cq, len) : take_receive(qp, &cq->reach, len);
     if (!r.to)
         return false;
     for (uint32_t done = 0; done < len; index = soft_slot_next(index)) {

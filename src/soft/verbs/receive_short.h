@@ -61,18 +61,24 @@ static inline struct receive take_receive(struct soft_qp *qp, struct soft_reach 
     return r;
 }
 
+/* A thread that posts to the queue keeps its lock: the message is taken by a later poll, by the long way neither. */
+void soft_srq_is_busy(struct soft_qp *qp);
+
 /* The same of a shared queue. */
-static inline struct receive take_shared(struct soft_qp *qp, struct soft_srq *srq,
-                                         struct soft_reach *reach, uint32_t len) {
+static inline struct receive take_shared(struct soft_qp *qp, struct soft_cq *cq, uint32_t len) {
+    struct soft_srq *srq = qp->srq;
     struct soft_recv_queue *rq = &srq->rq;
     struct receive r = {NULL, 0};
     bool low = false;
     if (__builtin_expect(qp->srq_taken, 0)) /* the long way has one */
         return r;
-    spin_lock(&srq->lock);
+    if (!soft_cq_lock(cq, &srq->lock)) {
+        soft_srq_is_busy(qp);
+        return r;
+    }
     const struct soft_rqe *rqe = srq_next(srq);
-    if (__builtin_expect(rq->head != rq->tail && (r.to = memory_of(qp, reach, rqe, len)) != NULL,
-                         1)) {
+    if (__builtin_expect(
+            rq->head != rq->tail && (r.to = memory_of(qp, &cq->reach, rqe, len)) != NULL, 1)) {
         r.wr_id = rqe->wr_id;
         srq_taken(srq);
         qp->srq_received++;
@@ -136,9 +142,7 @@ receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint
         return 0;
     if (__builtin_expect(len > SOFT_SLOT_PAYLOAD, 0))
         return soft_receive_wide(qp, cq, index, pos, word_imm, wc) ? word : 0;
-    struct soft_srq *srq = qp->srq;
-    struct receive r =
-        srq ? take_shared(qp, srq, &cq->reach, len) : take_receive(qp, &cq->reach, len);
+    struct receive r = qp->srq ? take_shared(qp, cq, len) : take_receive(qp, &cq->reach, len);
     if (__builtin_expect(!r.to, 0))
         return 0;
     copy_short(r.to, slot->data, len);
