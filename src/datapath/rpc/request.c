@@ -62,10 +62,11 @@ int sluice_request(sluice_session handle, sluice_msg *msg, const sluice_send_opt
     struct sluice_loop *l;
     struct session *s;
     bool nested;
-    if (likely(msg && framed_options(o) && forked_bits() == 0) &&
+    struct framed_options is = framed_options(o);
+    if (likely(msg && is.plain && forked_bits() == 0) &&
         likely((s = framed_enter(handle.id, &l, &nested)) != NULL)) {
-        bool more = (o && o->flags) || framed_may_share(l, nested);
-        bool sent = request_framed(l, s, handle.id, msg, o ? o->tag : 0, more);
+        bool more = is.more || framed_may_share(l, nested);
+        bool sent = request_framed(l, s, handle.id, msg, is.tag, more);
         loop_leave(l, nested);
         if (likely(sent))
             return SLUICE_OK;

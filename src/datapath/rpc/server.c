@@ -290,9 +290,10 @@ int sluice_reply_with(sluice_session handle, uint64_t token, sluice_msg *msg,
     struct sluice_loop *l;
     struct session *s;
     bool nested;
-    if (likely(msg && framed_options(o) && forked_bits() == 0) && likely(!o || !o->tag) &&
+    struct framed_options is = framed_options(o);
+    if (likely(msg && is.plain && !is.tag && forked_bits() == 0) &&
         likely((s = framed_enter(handle.id, &l, &nested)) != NULL)) {
-        bool more = (o && o->flags) || framed_may_share(l, nested);
+        bool more = is.more || framed_may_share(l, nested);
         bool sent = reply_framed(l, s, handle.id, token, msg, more);
         loop_leave(l, nested);
         if (likely(sent))

@@ -195,10 +195,25 @@ framed_enter(uint64_t id, struct sluice_loop **in, bool *nested) {
     return likely(l && loop_enter(l, nested)) ? s : NULL;
 }
 
-/* Whether options ask for nothing but to wait for more, and a tag. */
-static inline bool framed_options(const sluice_send_options *o) {
-    return !o ||
-           (o->size == sizeof *o && !(o->flags & ~SLUICE_MORE) && !o->deadline_ns && !o->reserved);
+/* What options ask for, each field read once. */
+struct framed_options {
+    bool plain; /* nothing but to wait for more, and a tag */
+    bool more;
+    uint64_t tag;
+};
+
+static inline __attribute__((always_inline)) struct framed_options
+framed_options(const sluice_send_options *o) {
+    struct framed_options is = {.plain = true};
+    if (!o)
+        return is;
+    is.plain = o->size == sizeof *o; /* or the other fields may not be there */
+    if (unlikely(!is.plain))
+        return is;
+    is.plain = ((o->flags & ~SLUICE_MORE) | o->reserved | o->deadline_ns) == 0;
+    is.more = o->flags & SLUICE_MORE;
+    is.tag = o->tag;
+    return is;
 }
 
 /* Any thread, whatever handle and message it was given: false as above. */

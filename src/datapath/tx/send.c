@@ -364,8 +364,9 @@ static __attribute__((noinline)) int send_other(sluice_session handle, sluice_ms
 /* With options: what waits for more goes into a frame that lies open. */
 static __attribute__((noinline)) int send_with(sluice_session handle, sluice_msg *msg,
                                                const sluice_send_options *o) {
-    if (likely(msg && framed_options(o) && !o->tag && forked_bits() == 0) &&
-        likely(framed_submit_more(handle.id, msg, o->flags)))
+    struct framed_options is = framed_options(o);
+    if (likely(msg && is.plain && !is.tag && forked_bits() == 0) &&
+        likely(framed_submit_more(handle.id, msg, is.more)))
         return SLUICE_OK;
     return send_other(handle, msg, o);
 }
@@ -419,8 +420,9 @@ static __attribute__((noinline)) int copy_other(sluice_session handle, const voi
 
 int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
                      const sluice_send_options *o) {
-    if (likely(data && forked_bits() == 0 && framed_options(o) && (!o || !o->tag)) &&
-        likely(framed_submit_copy(handle.id, data, bytes, o && o->flags)))
+    struct framed_options is = framed_options(o);
+    if (likely(data && is.plain && !is.tag && forked_bits() == 0) &&
+        likely(framed_submit_copy(handle.id, data, bytes, is.more)))
         return SLUICE_OK;
     return copy_other(handle, data, bytes, o);
 }
