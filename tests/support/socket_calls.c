@@ -7,8 +7,20 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/socket.h>
+
+#include "base/sanitize.h"
 
 void (*socket_call_made)(long number, ssize_t result);
+
+static long made(long number, ssize_t result) {
+    int error = errno;
+    if (socket_call_made && (number == SYS_sendto || number == SYS_sendmsg ||
+                             number == SYS_recvfrom || number == SYS_recvmsg))
+        socket_call_made(number, result);
+    errno = error;
+    return result;
+}
 
 long syscall(long number, ...) {
     static long (*of_library)(long, ...);
@@ -20,12 +32,26 @@ long syscall(long number, ...) {
     va_end(list);
     if (!of_library)
         *(void **)&of_library = dlsym(RTLD_NEXT, "syscall");
-    long result = of_library(number, argument[0], argument[1], argument[2], argument[3],
-                             argument[4], argument[5]);
-    int error = errno;
-    if (socket_call_made && (number == SYS_sendto || number == SYS_sendmsg ||
-                             number == SYS_recvfrom || number == SYS_recvmsg))
-        socket_call_made(number, result);
-    errno = error;
-    return result;
+    return made(number, of_library(number, argument[0], argument[1], argument[2], argument[3],
+                                   argument[4], argument[5]));
 }
+
+#ifdef SANITIZE_THREAD /* there the device calls these instead; the next ones are the sanitizer's */
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+ssize_t send(int fd, const void *data, size_t bytes, int flags) {
+    return made(SYS_sendto, NEXT(send)(fd, data, bytes, flags));
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *msg, int flags) {
+    return made(SYS_sendmsg, NEXT(sendmsg)(fd, msg, flags));
+}
+
+ssize_t recv(int fd, void *data, size_t bytes, int flags) {
+    return made(SYS_recvfrom, NEXT(recv)(fd, data, bytes, flags));
+}
+
+ssize_t recvmsg(int fd, struct msghdr *msg, int flags) {
+    return made(SYS_recvmsg, NEXT(recvmsg)(fd, msg, flags));
+}
+#endif

@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/sanitize.h"
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/tx.h"
@@ -23,6 +24,23 @@
 #define ETHERNET_SEGMENT 1460 /* if TCP does not say */
 #define AWAY_BYTES 4096u
 #define AWAY_TURNS 64u
+
+/*
+ * The C library's functions are cancellation points, where a process with threads has two locked operations for each call;
+ * these calls never wait, and so need none. The thread sanitizer knows only those functions: what a thread wrote before it
+ * sent, another may read when it has received.
+ */
+#ifdef SANITIZE_THREAD
+#define SEND(fd, at, bytes, flags) send(fd, at, bytes, flags)
+#define RECV(fd, at, bytes, flags) recv(fd, at, bytes, flags)
+#define SENDMSG(fd, msg, flags) sendmsg(fd, msg, flags)
+#define RECVMSG(fd, msg, flags) recvmsg(fd, msg, flags)
+#else
+#define SEND(fd, at, bytes, flags) syscall(SYS_sendto, fd, at, bytes, flags, NULL, 0)
+#define RECV(fd, at, bytes, flags) syscall(SYS_recvfrom, fd, at, bytes, flags, NULL, NULL)
+#define SENDMSG(fd, msg, flags) syscall(SYS_sendmsg, fd, msg, flags)
+#define RECVMSG(fd, msg, flags) syscall(SYS_recvmsg, fd, msg, flags)
+#endif
 
 int iwarp_stream_prepare(int fd) {
     int flags = fcntl(fd, F_GETFL), one = 1;
@@ -55,24 +73,20 @@ void iwarp_stream_patience(int fd, unsigned sent_ms) {
     (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &sent_ms, sizeof sent_ms);
 }
 
-/*
- * Most messages are small, and a small message is one piece: sendto() costs the kernel less than sendmsg() for one. The
- * C library's functions are cancellation points, where a process with threads has two locked operations for each call;
- * these calls never wait, and so need none.
- */
+/* Most messages are small, and a small message is one piece, for which send() costs the kernel less than sendmsg(). */
 static ssize_t send_pieces(int fd, const struct iovec *iov, unsigned count) {
     const int flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     if (count == 1)
-        return syscall(SYS_sendto, fd, iov->iov_base, iov->iov_len, flags, NULL, 0);
+        return SEND(fd, iov->iov_base, iov->iov_len, flags);
     struct msghdr msg = {.msg_iov = (struct iovec *)(uintptr_t)iov, .msg_iovlen = count};
-    return syscall(SYS_sendmsg, fd, &msg, flags);
+    return SENDMSG(fd, &msg, flags);
 }
 
 static ssize_t receive_pieces(int fd, struct iovec *iov, unsigned count) {
     if (count == 1)
-        return syscall(SYS_recvfrom, fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT, NULL, NULL);
+        return RECV(fd, iov->iov_base, iov->iov_len, MSG_DONTWAIT);
     struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
-    return syscall(SYS_recvmsg, fd, &msg, MSG_DONTWAIT);
+    return RECVMSG(fd, &msg, MSG_DONTWAIT);
 }
 
 int iwarp_stream_send(int fd, struct iwarp_tx *tx, size_t most) {
