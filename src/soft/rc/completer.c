@@ -16,6 +16,7 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
+#include "soft/rc/responder.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/verbs/device.h"
@@ -257,6 +258,25 @@ static bool retries_over(struct soft_qp *qp) {
     return false;
 }
 
+/*
+ * The peer is down, as was seen just now. What it sent before that came meanwhile, or did not fit in the poller's array:
+ * it is taken before the oldest send fails and ends the queue pair, if need be by the next poll.
+ */
+static void peer_is_down(struct soft_qp *qp, struct sink *sink) {
+    struct soft_ring *rx = ld(qp->rx);
+    if (rx && !qp->unreliable) {
+        soft_responder(qp, sink);
+        soft_retire(qp, sink);
+        bool full = sink->cq == soft_cq_of(qp->ibv.recv_cq) && sink->n == sink->ne;
+        if (full && !ld(qp->rx_stalled) && arrived(qp, rx)) {
+            soft_qp_attend(qp);
+            return;
+        }
+    }
+    if (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail && !head_acked(qp))
+        fail_head(qp, sink, IBV_WC_RETRY_EXC_ERR);
+}
+
 /* Acknowledgements, refusals and the end of the peer. */
 void soft_completer(struct soft_qp *qp, struct sink *sink) {
     spin_assert_held(&qp->lock);
@@ -290,7 +310,7 @@ void soft_completer(struct soft_qp *qp, struct sink *sink) {
     if (nak)
         fail_head(qp, sink, nak_status(nak));
     else if (down && (!soft_dropin || retries_over(qp)))
-        fail_head(qp, sink, IBV_WC_RETRY_EXC_ERR);
+        peer_is_down(qp, sink);
     else if (wqe->status != IBV_WC_SUCCESS && !wqe->waiting &&
              (qp->sq_head == qp->sq_next || (int32_t)(ld(qp->tx_acked) - wqe->end) >= 0))
         fail_head(qp, sink, (enum ibv_wc_status)wqe->status);

@@ -5,6 +5,7 @@
  */
 #include "support/softverbs.h"
 #include "support/rows.h"
+#include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 
 static struct sv_end a, b;
@@ -262,6 +263,40 @@ static void a_peer_in_error_or_reset_exhausts_the_retries(void **state) {
     }
 }
 
+/*
+ * The peer has sent two messages and is down; a send to it was not taken. The array of the poll that sees this has a place
+ * for one message. The engine, which has arrays without end, is kept away.
+ */
+static void what_a_peer_sent_before_it_was_down_is_taken_before_a_send_to_it_fails(void **state) {
+    (void)state;
+    enum { MESSAGES = 2, SEND = 9 };
+    struct sv_end a, b;
+    struct ibv_wc wc;
+    sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
+    sv_wait_linked(&a);
+    sv_wait_linked(&b);
+    soft_lock();
+    must(sv_send(&a, SEND, 0, 8, IBV_SEND_SIGNALED) == 0);
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        must(sv_recv(&a, i, 0, 64) == 0);
+        must(sv_send(&b, i, 0, 8, 0) == 0);
+    }
+    struct soft_qp *up = soft_qp_of(a.qp), *down = soft_qp_of(b.qp);
+    spin_lock(&down->lock);
+    soft_qp_fail(down);
+    spin_unlock(&down->lock);
+    for (uint64_t i = 0; i < MESSAGES; i++) {
+        soft_qp_attend(up);
+        must(ibv_poll_cq(a.rcq, 1, &wc) == 1);
+        must(wc.wr_id == i && wc.status == IBV_WC_SUCCESS);
+    }
+    must(ibv_poll_cq(a.rcq, 1, &wc) == 0);
+    must(ibv_poll_cq(a.scq, 1, &wc) == 1);
+    must(wc.wr_id == SEND && wc.status == IBV_WC_RETRY_EXC_ERR);
+    soft_unlock();
+    sv_unpair(&a, &b);
+}
+
 /* Completions that nobody polls and that do not fit: the CQ and its QPs are dead. */
 static void cq_overrun_is_a_cq_error(void **state) {
     (void)state;
@@ -296,6 +331,7 @@ int main(void) {
         WITH(open_rnr_long, a_receive_within_the_retries_is_in_time),
         WITH(open_default, a_number_of_a_process_without_that_pair_exhausts_the_retries),
         cmocka_unit_test(a_peer_in_error_or_reset_exhausts_the_retries),
+        cmocka_unit_test(what_a_peer_sent_before_it_was_down_is_taken_before_a_send_to_it_fails),
         cmocka_unit_test(cq_overrun_is_a_cq_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -86,6 +86,7 @@ static void a_poll_comes_back_without_the_lock_and_the_next_one_takes_all(void *
     struct two t;
     struct ibv_wc wc;
     open_two(&t);
+    soft_lock(); /* keeps the engine away, which has the lock of a queue pair now and then */
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         uint64_t rnr = atomic_load(&soft_rnr);
         needed[i].there_is(&t);
@@ -98,6 +99,7 @@ static void a_poll_comes_back_without_the_lock_and_the_next_one_takes_all(void *
         must(ibv_poll_cq(t.to.rcq, 1, &wc) == 0);
         must(atomic_load(&soft_rnr) == rnr); /* a receive was there all the time */
     }
+    soft_unlock();
     close_two(&t);
 }
 
