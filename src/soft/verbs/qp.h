@@ -154,7 +154,7 @@ struct soft_qp {
     uint32_t own_qpn, dest_qpn;
     uint32_t max_inline, sq_max_sge;
     uint32_t srq_received; /* messages taken by shared receives */
-    bool srq_busy; /* the short way did not get its lock: the long way of the same poll waits neither */
+    bool srq_busy;         /* the short way did not get its lock; the long way does not wait */
 
     _Atomic bool need_tick;   /* the engine looks after it every millisecond */
     _Atomic uint32_t rx_word; /* rx_pos last told in the ring's header */
