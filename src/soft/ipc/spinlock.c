@@ -4,7 +4,7 @@
  */
 #include "soft/ipc/spinlock.h"
 
-#include <limits.h>
+#include "soft/ipc/engine.h"
 
 #ifdef __SANITIZE_THREAD__
 char soft_tsan_word[1024];
@@ -22,27 +22,34 @@ static inline void pause_briefly(void) {
 }
 
 #define PAUSES 64u
-#define YIELDS 4u
+#define BRIEF_NS 50000u /* some hundred times what a thread that runs needs */
 
 /* False: it was not taken in so many tries. */
 static bool take_within(soft_spin *lock, unsigned tries) {
-    /* The holder may have been preempted on our CPU: give it away rather than wait for the tick. */
     for (unsigned n = 0; n < tries; n++) {
         if (spin_try(lock))
             return true;
-        if (n < PAUSES)
-            pause_briefly();
-        else
-            sched_yield();
+        pause_briefly();
     }
     return false;
 }
 
+/* The holder may have been preempted on our CPU: give it away rather than wait for the tick. */
 void soft_spin_wait(soft_spin *lock) {
-    while (!take_within(lock, UINT_MAX))
-        ;
+    bool taken = take_within(lock, PAUSES);
+    while (!taken) {
+        sched_yield();
+        taken = spin_try(lock);
+    }
 }
 
+/* If the yield gave the CPU to other threads, the time is over behind it. */
 bool soft_spin_wait_briefly(soft_spin *lock) {
-    return take_within(lock, PAUSES + YIELDS);
+    uint64_t since = soft_now_ns();
+    bool taken = take_within(lock, PAUSES);
+    while (!taken && soft_now_ns() - since < BRIEF_NS) {
+        sched_yield();
+        taken = take_within(lock, PAUSES);
+    }
+    return taken;
 }

@@ -70,7 +70,7 @@ static inline bool spin_try(soft_spin *lock) {
 
 /* Out of line: the data path shall need no stack for them. */
 void soft_spin_wait(soft_spin *lock);
-bool soft_spin_wait_briefly(soft_spin *lock); /* some microseconds; false: it is still taken */
+bool soft_spin_wait_briefly(soft_spin *lock); /* 50 us; false: it is still taken */
 
 static inline void spin_lock(soft_spin *lock) {
     if (__builtin_expect(!spin_try(lock), 0))

@@ -93,7 +93,7 @@ void soft_cq_overrun(struct soft_cq *cq);
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring; -1: not now */
 
 /*
- * A lock that a poller needs and another thread has: waits some microseconds. If it has it still, it may have lost its
+ * A lock that a poller needs and another thread has: waits 50 us. If it has it still, it may have lost its
  * CPU, for a time slice: false, the poll takes nothing and the next one tries again. Only an armed CQ is waited for
  * until the lock is free, as its owner sleeps if it is told that there is nothing.
  */
