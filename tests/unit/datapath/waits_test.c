@@ -5,6 +5,7 @@
  */
 #include "support/pair.h"
 #include "datapath/rx/message.h"
+#include "sluice/memory.h"
 
 enum { SIZE = 2000, HOARD = 8192, MIB = 1 << 20 };
 
@@ -40,12 +41,6 @@ static int alloc(struct pair *p) {
     if (status == 0)
         sluice_free(msg);
     return status;
-}
-
-static sluice_msg *large;
-
-static int send_large(struct pair *p) {
-    return sluice_send(p->b.session, large, NULL);
 }
 
 static void *make(void *arg) {
@@ -183,30 +178,117 @@ static int send_small(struct pair *p) {
     return sluice_send_copy(p->b.session, "x", 1, small_options);
 }
 
+/* ---- what does not fit behind small messages ------------------------------------------------------- */
+
+enum { LARGE = 64 << 10 };
+
+static sluice_msg *large;
+static sluice_region *here, *there;
+static sluice_token token;
+static uint64_t asked; /* what a reply answers */
+
+static void large_message(struct pair *p) {
+    assert_int_equal(sluice_alloc(p->b.node, LARGE, &large), 0);
+    memset(sluice_data(large), 1, LARGE);
+}
+
+static int send_large(struct pair *p) {
+    return sluice_send(p->b.session, large, NULL);
+}
+
+static int request_large(struct pair *p) {
+    return sluice_request(p->b.session, large, NULL);
+}
+
+static void question(struct pair *p) {
+    sluice_msg *msg;
+    large_message(p);
+    assert_int_equal(sluice_alloc(p->a.node, 1, &msg), 0);
+    *(uint8_t *)sluice_data(msg) = 1;
+    assert_int_equal(sluice_request(p->a.session, msg, NULL), 0);
+    asked = pair_expect(p, &p->b, SLUICE_REQUEST).token;
+}
+
+static int reply_large(struct pair *p) {
+    return sluice_reply(p->b.session, asked, large);
+}
+
+static void regions(struct pair *p) {
+    if (here)
+        return;
+    assert_int_equal(sluice_region_open(p->b.node, NULL, LARGE, 0, &here, NULL), 0);
+    assert_int_equal(sluice_region_open(p->a.node, NULL, LARGE, SLUICE_MAY_WRITE, &there, NULL), 0);
+    assert_int_equal(sluice_region_token(there, 0, LARGE, SLUICE_MAY_WRITE, &token), 0);
+}
+
+static int put_large(struct pair *p) {
+    const sluice_send_options o = {.size = sizeof o, .tag = 1};
+    return sluice_put(p->b.session, here, 0, LARGE, &token, 0, &o);
+}
+
+static int pieces_large(struct pair *p) {
+    const sluice_send_options o = {.size = sizeof o, .tag = 1};
+    const sluice_piece pieces[] = {{"y", 1, NULL}, {sluice_region_data(here), LARGE - 1, here}};
+    return sluice_send_pieces(p->b.session, pieces, 2, &o);
+}
+
+static const struct {
+    const char *name;
+    void (*before)(struct pair *p); /* the small messages */
+    int (*call)(struct pair *p);
+    bool fits;              /* at any time */
+    sluice_event_type at_a; /* 0: nothing comes there */
+    sluice_event_type at_b; /* 0: it has no outcome */
+} kinds[] = {
+    {"message", large_message, send_large, false, SLUICE_MESSAGE, 0},
+    {"request", large_message, request_large, false, SLUICE_REQUEST, SLUICE_REPLY},
+    {"reply", question, reply_large, true, SLUICE_REPLY, 0},
+    {"put", regions, put_large, false, 0, SLUICE_DONE},
+    {"pieces", regions, pieces_large, false, SLUICE_MESSAGE, SLUICE_SENT},
+};
+
+/* Behind so many small messages. */
+static void it_is_taken(struct pair *p, unsigned kind, unsigned smalls, bool elsewhere) {
+    unsigned arrived = 0;
+    kinds[kind].before(p);
+    for (unsigned i = 0; i < smalls; i++)
+        assert_int_equal(until_taken(p, send_small, false, &arrived), 0);
+    assert_int_equal(ask(p, kinds[kind].call, elsewhere), kinds[kind].fits ? 0 : SLUICE_EAGAIN);
+    if (!kinds[kind].fits)
+        assert_int_equal(until_taken(p, kinds[kind].call, elsewhere, &arrived), 0);
+    for (unsigned due = smalls - arrived + (kinds[kind].at_a != 0); due > 0; due--) {
+        sluice_event event = {0};
+        assert_true(pair_next(p, &p->a, &event));
+        if (event.type != SLUICE_MESSAGE) /* answers are in no order with messages */
+            assert_int_equal(event.type, kinds[kind].at_a);
+        if (event.type == SLUICE_REQUEST)
+            assert_int_equal(sluice_reply_error(p->a.session, event.token, 7), 0);
+    }
+    if (kinds[kind].at_b)
+        pair_expect(p, &p->b, kinds[kind].at_b);
+}
+
 /*
  * Small messages that go inline leave no completion of their own. What does not fit behind them is told EAGAIN, and
- * then WRITABLE, however few they are, whichever way they went.
+ * then WRITABLE, however few they are, whichever way they went, and whatever it is.
  */
 static void a_window_of_unsignalled_messages_opens(void **state) {
     (void)state;
-    enum { LARGE = 64 << 10 };
-    for (unsigned k = 0; k < 2 * 2 * 6; k++) {
-        bool elsewhere = k % 2, together = k / 2 % 2;
-        unsigned smalls = k / 4 + 1;
+    for (unsigned k = 0; k < 5 * 2 * 2 * 6; k++) {
+        unsigned kind = k % 5, smalls = k / 20 + 1;
+        bool elsewhere = k / 5 % 2, together = k / 10 % 2;
         const sluice_send_options o = {.size = sizeof o, .flags = together ? SLUICE_MORE : 0};
         struct pair p;
         small_options = &o;
-        pair_open(&p, PAIR_NODE(), PAIR_LINK());
+        pair_open(&p, PAIR_NODE(), PAIR_LINK(.window_bytes = LARGE));
         pair_connect(&p, PAIR_LINK(.window_bytes = LARGE));
-        for (unsigned round = 0; round < 20; round++) {
-            unsigned arrived = 0;
-            for (unsigned i = 0; i < smalls; i++)
-                assert_int_equal(until_taken(&p, send_small, false, &arrived), 0);
-            assert_int_equal(sluice_alloc(p.b.node, LARGE, &large), 0);
-            memset(sluice_data(large), (int)round, LARGE);
-            assert_int_equal(until_taken(&p, send_large, elsewhere, &arrived), 0);
-            while (arrived++ < smalls + 1)
-                pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        print_message("%s behind %u, %u, %u\n", kinds[kind].name, smalls, elsewhere, together);
+        for (unsigned round = 0; round < 4; round++)
+            it_is_taken(&p, kind, smalls, elsewhere);
+        if (here) {
+            assert_int_equal(sluice_region_close(here), 0);
+            assert_int_equal(sluice_region_close(there), 0);
+            here = there = NULL;
         }
         pair_close(&p);
     }
