@@ -26,7 +26,7 @@ endif()
 
 set(device_objects "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/src/soft/>"
                    "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/fabric/(extended|soft|traits)[.]c>"
-                   "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/base/(assert|limits|memory_file|thread)[.]c>")
+                   "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/base/(assert|guarded_copy|limits|memory_file|thread)[.]c>")
 add_library(sluice-soft-preload SHARED "${dropin}/export.c" "${dropin}/load.c" ${device_objects}
             $<TARGET_OBJECTS:dropin_verbs> $<TARGET_OBJECTS:dropin_cm>)
 set_target_properties(sluice-soft-preload PROPERTIES OUTPUT_NAME sluice-soft
@@ -34,7 +34,8 @@ set_target_properties(sluice-soft-preload PROPERTIES OUTPUT_NAME sluice-soft
 target_include_directories(sluice-soft-preload PRIVATE include src)
 target_link_libraries(sluice-soft-preload PRIVATE Threads::Threads)
 # Everything it calls of its own it calls for good: nobody else's symbol of that name takes its place.
-target_link_options(sluice-soft-preload PRIVATE ${dropin_link_options} "LINKER:-Bsymbolic")
+target_link_options(sluice-soft-preload PRIVATE ${dropin_link_options} "LINKER:-Bsymbolic"
+                                                "LINKER:-z,nodelete")
 set(dropin_targets sluice-soft-preload)
 
 # ---- for the library path: the names and versions of the system's ----------------------------------
