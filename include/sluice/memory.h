@@ -58,7 +58,9 @@ typedef struct sluice_token {
  * give; 0 = no tokens, the region is for this side's own use. Blocks while the device registers the memory; any
  * thread. Counts against no limit but the device's own. The memory must be writable. Errors: ENOMEM (text says
  * which limit and what helps), EINVAL (with os_errno EFAULT or EACCES: not all of it is mapped, or writable),
- * ECLOSED, EDEVICE (also if `rights` has SLUICE_MAY_ATOMIC and the device has no atomics).
+ * ECLOSED, EDEVICE (also if `rights` has SLUICE_MAY_ATOMIC and the device has no atomics). For memory of the
+ * application's the software device sets a handler of SIGSEGV and SIGBUS, if it is not there: what a peer asks of memory
+ * that was unmapped fails then. All that is not such an access goes to the handler that was there, or to the default.
  * ibv_reg_mr(3).
  */
 SLUICE_API SLUICE_CHECK int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes,

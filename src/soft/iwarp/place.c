@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/guarded_copy.h"
 #include "soft/iwarp/crc32c.h"
 
 bool iwarp_place_add(struct iwarp_place *place, void *addr, size_t bytes) {
@@ -34,15 +35,19 @@ static void advance(struct iwarp_place *place, size_t bytes) {
         place->at++;
 }
 
-void iwarp_place_put(struct iwarp_place *place, const uint8_t *data, size_t bytes) {
+bool iwarp_place_put(struct iwarp_place *place, const uint8_t *data, size_t bytes) {
     while (bytes > 0 && place->at < place->count) {
         const struct iovec *piece = &place->piece[place->at];
         size_t n = piece->iov_len < bytes ? piece->iov_len : bytes;
-        memcpy(piece->iov_base, data, n);
+        if (__builtin_expect(!place->guarded, 1))
+            memcpy(piece->iov_base, data, n);
+        else if (!copy_guarded_to(piece->iov_base, data, n))
+            return false;
         advance(place, n);
         data += n;
         bytes -= n;
     }
+    return true;
 }
 
 void iwarp_place_filled(struct iwarp_place *place, size_t bytes, uint32_t *crc) {

@@ -60,6 +60,7 @@ static enum iwarp_refusal place_list(const struct soft_qp *qp, const struct ibv_
         uint64_t n = sge[i].length - at < bytes ? sge[i].length - at : bytes;
         if (!to || !iwarp_place_add(place, to + at, n))
             return IWARP_LOCAL_CATASTROPHIC;
+        place->guarded |= mr->region < 0;
         bytes -= n;
         at = 0;
     }
@@ -150,6 +151,7 @@ static enum iwarp_refusal write_to(void *owner, uint32_t stag, uint64_t offset, 
         return refusal;
     qp->rx_key = stag; /* rx_left becomes 0 when the key is taken back */
     qp->rx_left = bytes;
+    place->guarded = true;
     return iwarp_place_add(place, at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
 }
 
@@ -212,8 +214,9 @@ static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request
     bool swap = request->kind == IWARP_COMPARE_AND_SWAP;
     struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
     *answer = (struct soft_answer){.from = (const uint8_t *)&answer->value, .key = request->stag};
-    answer->value = atomic_run((uint64_t *)(void *)at, swap,
-                               swap ? request->compare : request->value, request->value);
+    if (!soft_atomic_guarded((uint64_t *)(void *)at, swap, swap ? request->compare : request->value,
+                             request->value, &answer->value))
+        return IWARP_LOCAL_CATASTROPHIC;
     qp->tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] =
         (struct iwarp_read){.sink_stag = request->id};
     qp->tcp->asked_atomic[qp->answer_tail % SOFT_RD_ATOMIC] = true;

@@ -235,8 +235,8 @@ static void answer_framed(struct soft_tcp *tcp) {
 static struct iwarp_stock stock = {.bytes = IWARP_TX_LENT, .kept_max = 16, .lent_max = LENT_MAX};
 
 /* Lends memory for a long answer that is copied, so that one system call sends more of it. */
-static void lend(struct iwarp_tx *tx, uint32_t bytes) {
-    if (!tx->crc || tx->lent || tx->open || bytes <= IWARP_TX_COPY_SEGMENT)
+static void lend(struct iwarp_tx *tx, uint32_t bytes, bool copied) {
+    if (!copied || tx->lent || tx->open || bytes <= IWARP_TX_COPY_SEGMENT)
         return;
     uint8_t *lent = iwarp_stock_take(&stock);
     if (lent)
@@ -272,8 +272,10 @@ static bool next_answer(struct soft_qp *qp) {
         message.opcode = IWARP_ATOMIC_RESPONSE;
         message.stag = 0;
     }
+    const struct soft_mr *mr = soft_mr_find_remote(answer->key, qp);
+    message.unpinned = mr && mr->region < 0;
     uint64_t end;
-    lend(&tcp->tx, answer->left);
+    lend(&tcp->tx, answer->left, tcp->tx.crc || message.unpinned);
     if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
         return false;
     tcp->sending = SOFT_TCP_ANSWER;
@@ -395,6 +397,11 @@ static bool transmit(struct soft_qp *qp, bool gather) {
         tcp->error = error;
     } while (tcp->error == 0 && tx->sent - before < SOFT_TCP_TURN);
     settle(qp);
+    if (__builtin_expect(tx->gone, 0)) { /* an answer's memory */
+        tx->gone = false;
+        soft_tcp_terminate(qp, &(struct iwarp_terminate){.refusal = IWARP_LOCAL_CATASTROPHIC});
+        return tx->sent != before;
+    }
     if (tx->lent && iwarp_tx_is_sent(tx))
         soft_tcp_take_back_lent(tcp);
     tcp->more = tcp->error == 0 && tx->sent - before >= SOFT_TCP_TURN;

@@ -156,7 +156,8 @@ static void place_payload(struct iwarp_rx *rx, const uint8_t *data, size_t bytes
     while (bytes > 0) {
         size_t n = bytes < AT_ONCE ? bytes : AT_ONCE;
         count_check(rx, data, n);
-        iwarp_place_put(&rx->place, data, n);
+        if (!iwarp_place_put(&rx->place, data, n))
+            doom(rx, IWARP_LOCAL_CATASTROPHIC);
         data += n;
         bytes -= n;
     }

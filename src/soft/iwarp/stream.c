@@ -124,6 +124,11 @@ static int read_more(int fd, struct iwarp_rx *rx, struct iwarp_inbox *inbox, siz
     do
         n = receive_pieces(fd, iov, count + 1);
     while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EFAULT && count > 0) { /* the place is gone: what comes goes nowhere */
+        iwarp_rx_withdraw(rx, IWARP_LOCAL_CATASTROPHIC);
+        *got = 0;
+        return 0;
+    }
     if (n < 0)
         return errno == EWOULDBLOCK ? EAGAIN : errno;
     if (n == 0)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/guarded_copy.h"
 #include "soft/iwarp/crc32c.h"
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/wire.h"
@@ -61,6 +62,15 @@ static void add_side(struct iwarp_tx *tx, size_t bytes) {
         add_piece(tx, at, bytes);
 }
 
+/* Into the batch. */
+static bool copy_to_side(struct iwarp_tx *tx, uint8_t *to, const void *from, size_t bytes) {
+    if (__builtin_expect(!tx->guarded, 1))
+        memcpy(to, from, bytes);
+    else if (!copy_guarded_from(to, from, bytes))
+        tx->gone = true;
+    return !tx->gone;
+}
+
 static void consume(struct iwarp_tx *tx, size_t bytes) {
     struct iovec *piece = &tx->piece[tx->at];
     piece->iov_base = (uint8_t *)piece->iov_base + bytes;
@@ -95,7 +105,9 @@ static uint32_t add_payload(struct iwarp_tx *tx, size_t bytes, uint32_t crc) {
         const uint8_t *from = piece->iov_base;
         if (copy) {
             n = n < COPY_AT_ONCE ? n : COPY_AT_ONCE;
-            from = memcpy(side_at(tx), from, n);
+            if (!copy_to_side(tx, side_at(tx), from, n))
+                return crc;
+            from = side_at(tx);
             add_side(tx, n);
         } else {
             add_piece(tx, from, n);
@@ -127,7 +139,10 @@ static void add_small(struct iwarp_tx *tx) {
     unsigned header = (unsigned)iwarp_ddp_put(to, &tx->ddp);
     to += header;
     for (; tx->at < tx->pieces; tx->at++) {
-        memcpy(to, tx->piece[tx->at].iov_base, tx->piece[tx->at].iov_len);
+        if (!copy_to_side(tx, to, tx->piece[tx->at].iov_base, tx->piece[tx->at].iov_len)) {
+            tx->open = false;
+            return;
+        }
         to += tx->piece[tx->at].iov_len;
     }
     end_small(tx, to, header + tx->left);
@@ -135,9 +150,29 @@ static void add_small(struct iwarp_tx *tx) {
     tx->open = false;
 }
 
+struct batch_end {
+    unsigned pieces;
+    size_t last, side; /* bytes of the last piece, of the side */
+};
+
+static struct batch_end batch_end(const struct iwarp_tx *tx) {
+    size_t last = tx->iov_count > 0 ? tx->iov[tx->iov_count - 1].iov_len : 0;
+    return (struct batch_end){tx->iov_count, last, tx->side_bytes};
+}
+
+/* The batch ends where it ended before the frame that has no payload, and so does the message. */
+static void drop_behind(struct iwarp_tx *tx, const struct batch_end *end) {
+    tx->iov_count = end->pieces;
+    if (end->pieces > 0)
+        tx->iov[end->pieces - 1].iov_len = end->last;
+    tx->side_bytes = end->side;
+    tx->open = false;
+}
+
 /* The next segment of the open message. */
 static void add_frame(struct iwarp_tx *tx) {
     uint8_t *head = side_at(tx);
+    struct batch_end before = batch_end(tx);
     uint32_t n = tx->left < tx->segment_max ? tx->left : tx->segment_max;
     if (n == tx->left && n <= IWARP_TX_COPY && !tx->corrupt) {
         add_small(tx);
@@ -150,6 +185,10 @@ static void add_frame(struct iwarp_tx *tx) {
     uint32_t crc = tx->crc ? iwarp_crc32c(0, head, IWARP_LENGTH_BYTES + header) : 0;
     add_side(tx, IWARP_LENGTH_BYTES + header);
     crc = add_payload(tx, n, crc);
+    if (__builtin_expect(tx->gone, 0)) {
+        drop_behind(tx, &before);
+        return;
+    }
     uint8_t *tail = side_at(tx);
     memset(tail, 0, IWARP_PAD_MAX);
     if (tx->crc)
@@ -192,7 +231,8 @@ static void open_message(struct iwarp_tx *tx, const struct iwarp_tx_message *mes
         tx->ddp.msn = tx->msn[tx->ddp.queue]++;
     }
     tx->segment_max = tx->mulpdu - header;
-    tx->copied = message->changing && tx->crc;
+    tx->copied = message->changing && (tx->crc || message->unpinned);
+    tx->guarded = message->unpinned;
     if (tx->copied && tx->segment_max > copy_segment(tx))
         tx->segment_max = copy_segment(tx);
     tx->at = tx->pieces = 0;
@@ -223,7 +263,7 @@ int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, 
     add_frame(tx);
     if (tx->open)
         fill(tx);
-    return 0;
+    return tx->gone ? EFAULT : 0;
 }
 
 bool iwarp_tx_small(struct iwarp_tx *tx, const void *from, uint32_t bytes) {

@@ -9,7 +9,8 @@
  * Positions count the bytes of the stream: a message is sent when `sent` has reached its end. Until then its payload
  * may not change, or the check value is wrong. There are two exceptions: a message of up to IWARP_TX_COPY bytes that
  * fits one frame is copied when it begins, and a message marked as `changing` is copied frame by frame, in shorter
- * segments, with the check value of the copy. Without check values `changing` payload need not be copied.
+ * segments, with the check value of the copy. Without check values `changing` payload is only copied if it is
+ * `unpinned`.
  *
  * Owner: one thread at a time. Nothing here comes from the peer.
  */
@@ -51,6 +52,8 @@ struct iwarp_tx_message {
     const struct iovec *piece;
     unsigned pieces;
     bool changing; /* the payload may change at any time, and either content may be sent */
+    bool
+        unpinned; /* and may be unmapped: it is copied in any case, so that no frame ends in the middle */
 };
 
 struct iwarp_tx {
@@ -61,7 +64,9 @@ struct iwarp_tx {
     uint64_t framed, sent;      /* positions: the end of the last frame, of what the socket took */
     uint32_t msn[IWARP_QUEUES]; /* the next of each queue */
     /* The open message: a part of it is not in frames yet. */
-    bool open, copied;
+    bool open, copied, guarded;
+    bool
+        gone; /* the memory of an `unpinned` payload is not there: its message ended in the middle */
     unsigned segment_max, at, pieces;
     uint32_t left;        /* of its payload */
     struct iwarp_ddp ddp; /* of the next segment */
@@ -79,6 +84,7 @@ void iwarp_tx_init(struct iwarp_tx *tx, bool crc, unsigned mulpdu);
 /*
  * 0: the message is begun, and *end is the position of its end; the list of pieces may go. EAGAIN: the message before
  * is still open, or the batch is full: send first. EINVAL: too many pieces, or 4 GiB and more. EPIPE: tx->ended.
+ * EFAULT: tx->gone.
  */
 int iwarp_tx_begin(struct iwarp_tx *tx, const struct iwarp_tx_message *message, uint64_t *end);
 /* A whole SEND of bytes that lie in one piece, which it copies. False: nothing happened; iwarp_tx_begin() knows more. */

@@ -7,10 +7,14 @@
  */
 #include "soft/rc/rdma_target.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
+#include "base/guarded_copy.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/completer.h"
 #include "soft/rc/rdma.h"
+#include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/mr.h"
@@ -31,7 +35,8 @@ bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const st
         if (!to)
             return false;
         uint64_t n = sge[i].length - at < bytes ? sge[i].length - at : bytes;
-        memcpy(to + at, from, n);
+        if (!soft_mr_store(mr, to + at, from, n))
+            return false;
         from += n;
         bytes -= n;
         at = 0;
@@ -40,6 +45,29 @@ bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const st
 }
 
 /* ---- answers ------------------------------------------------------------------------------------ */
+
+struct slot_copy {
+    struct soft_writer *w;
+    const uint8_t *from;
+    uint32_t bytes;
+};
+
+static void write_slots(void *arg) {
+    const struct slot_copy *c = arg;
+    slot_write(c->w, c->from, c->bytes);
+}
+
+/* The target unmapped what it is to send: the peer is told, whose request it was, and the QP goes down. */
+static void answer_is_gone(struct soft_qp *qp) {
+    struct soft_ring *rx = ld(qp->rx);
+    uint32_t pos = ld(qp->rx_pos);
+    soft_tsan_publish(qp->attr.dest_qp_num);
+    atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+    atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | SOFT_NAK_REMOTE_OPERATION,
+                          memory_order_release);
+    soft_qp_fail(qp);
+    soft_qp_kick(qp);
+}
 
 bool soft_rdma_target_transmit(struct soft_qp *qp) {
     struct soft_ring *ring = ld(qp->tx);
@@ -51,7 +79,11 @@ bool soft_rdma_target_transmit(struct soft_qp *qp) {
         if (slot_room(qp) < span)
             break;
         struct soft_writer w = {.ring = ring, .index = qp->tx_index};
-        slot_write(&w, a->from ? a->from : (const uint8_t *)&a->value, n);
+        const uint8_t *from = a->from ? a->from : (const uint8_t *)&a->value;
+        if (!guarded_run(write_slots, &(struct slot_copy){&w, from, n}, from, n)) {
+            answer_is_gone(qp);
+            return wrote;
+        }
         a->left -= n;
         slot_head(qp, ring, span, a->from ? SOFT_OP_READ_RESPONSE : SOFT_OP_ATOMIC_RESPONSE,
                   a->left == 0 ? SOFT_F_LAST : 0, n, 0);
@@ -103,6 +135,25 @@ bool soft_rdma_target_take(struct soft_qp *qp, struct soft_ring *ring, unsigned 
 
 /* ---- execution at the target -------------------------------------------------------------------- */
 
+struct atomic_access {
+    uint64_t *at;
+    bool swap;
+    uint64_t compare_add, swap_to, before;
+};
+
+static void access_word(void *arg) {
+    struct atomic_access *a = arg;
+    a->before = atomic_run(a->at, a->swap, a->compare_add, a->swap_to);
+}
+
+bool soft_atomic_guarded(uint64_t *at, bool swap, uint64_t compare_add, uint64_t swap_to,
+                         uint64_t *before) {
+    struct atomic_access a = {at, swap, compare_add, swap_to, 0};
+    bool done = guarded_run(access_word, &a, at, sizeof *at);
+    *before = a.before;
+    return done;
+}
+
 /*
  * A request of the ring path. reth and op are private copies. SOFT_NAK_NONE: done (a WRITE's target
  * is noted for the bytes that follow), else why not.
@@ -138,8 +189,9 @@ enum soft_nak soft_rdma_target_execute(struct soft_qp *qp, unsigned op,
     struct soft_answer *a = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
     *a = (struct soft_answer){.from = addr, .left = reth->length, .key = reth->key};
     if (op == SOFT_OP_ATOMIC) {
-        a->value = atomic_run((uint64_t *)(void *)addr, atomic->is_swap != 0, atomic->compare_add,
-                              atomic->swap);
+        if (!soft_atomic_guarded((uint64_t *)(void *)addr, atomic->is_swap != 0,
+                                 atomic->compare_add, atomic->swap, &a->value))
+            return SOFT_NAK_REMOTE_OPERATION;
         a->from = NULL;
         a->left = sizeof a->value;
     } else if (reth->length == 0) {

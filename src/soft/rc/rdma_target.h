@@ -22,6 +22,9 @@ enum soft_nak soft_rdma_target_execute(struct soft_qp *qp, unsigned op,
                                        const struct soft_reth *reth,
                                        const struct soft_atomic *atomic);
 bool soft_rdma_target_transmit(struct soft_qp *qp); /* true: something was written */
+/* An atomic of a peer's. False: the target unmapped the memory. */
+bool soft_atomic_guarded(uint64_t *at, bool swap, uint64_t compare_add, uint64_t swap_to,
+                         uint64_t *before);
 
 /* Bytes of an answer into the local buffers of its request, from at on. False: a key is not good. */
 bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,

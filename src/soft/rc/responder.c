@@ -244,7 +244,10 @@ static bool take_write(struct soft_qp *qp, struct sink *sink, struct soft_ring *
         refuse_request(qp, sink, nak);
         return false;
     }
-    soft_copy_slots(qp, ring, skip, qp->rx_target, bytes);
+    if (bytes && !soft_place_slots(qp, ring, skip, qp->rx_target, bytes)) {
+        refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_REMOTE_OPERATION);
+        return false;
+    }
     if (bytes)
         qp->rx_target += bytes;
     qp->rx_left -= bytes;

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/guarded_copy.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/ring.h"
@@ -32,7 +33,8 @@ enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
         if (!to)
             return SCATTER_BAD_BUFFER;
         uint64_t n = sge->length - at < bytes ? sge->length - at : bytes;
-        memcpy(to + at, from, n);
+        if (!soft_mr_store(mr, to + at, from, n))
+            return SCATTER_BAD_BUFFER;
         from += n;
         bytes -= n;
         at = 0;
@@ -75,6 +77,23 @@ enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe 
             return placed;
     }
     return SCATTER_DONE;
+}
+
+struct slots_copy {
+    struct soft_qp *qp;
+    struct soft_ring *ring;
+    unsigned offset, bytes;
+    void *out;
+};
+
+static void copy_slots(void *arg) {
+    const struct slots_copy *c = arg;
+    soft_copy_slots(c->qp, c->ring, c->offset, c->out, c->bytes);
+}
+
+bool soft_place_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
+                      unsigned bytes) {
+    return guarded_run(copy_slots, &(struct slots_copy){qp, ring, offset, bytes, out}, out, bytes);
 }
 
 /* Bytes of the slots of a message that starts at the reader's index, from offset on. */

@@ -7,6 +7,7 @@
 #ifndef SOFT_RC_SCATTER_H
 #define SOFT_RC_SCATTER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct soft_qp;
@@ -22,5 +23,8 @@ enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe 
                                       struct soft_ring *ring, unsigned count);
 void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
                      unsigned bytes);
+/* The same into memory of the application's; false: it was unmapped. */
+bool soft_place_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
+                      unsigned bytes);
 
 #endif

@@ -26,6 +26,7 @@ struct soft_reach {
     uint32_t lkey, epoch;
     uint64_t start, bytes;
     int64_t shift;
+    bool guarded; /* the program's own memory, which it may unmap */
 };
 
 /*

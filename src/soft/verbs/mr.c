@@ -21,6 +21,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/guarded_copy.h"
 #include "base/limits.h"
 #include "base/memory_file.h"
 #include "soft/fault/inject.h"
@@ -195,6 +196,8 @@ void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t io
     mr->shift = (int64_t)((uintptr_t)addr - iova);
     mr->access = access;
     mr->region = region_of(addr, length);
+    if (mr->region < 0)
+        guarded_copy_arm();
     mr->region_offset =
         mr->region >= 0 ? (uint64_t)((uint8_t *)addr - soft_regions[mr->region].addr) : 0;
 }

@@ -12,7 +12,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
+#include "base/guarded_copy.h"
 #include "soft/ipc/shm_layout.h"
 
 struct soft_mw;
@@ -83,6 +85,14 @@ static inline uint8_t *soft_mr_range(const struct soft_mr *mr, uint64_t addr, ui
     if (offset > length || len > length - offset || (mr->access & access) != access)
         return NULL;
     return (uint8_t *)(uintptr_t)(addr + (uint64_t)mr->shift);
+}
+/* Copies into its memory. False: that is the program's own, and was unmapped. */
+static inline bool soft_mr_store(const struct soft_mr *mr, void *to, const void *from,
+                                 size_t bytes) {
+    if (__builtin_expect(mr->region < 0, 0))
+        return copy_guarded_to(to, from, bytes);
+    memcpy(to, from, bytes);
+    return true;
 }
 void soft_key_publish(const struct soft_mr *mr, uint32_t key); /* when it is registered or bound */
 int soft_mr_insert(struct soft_mr *mr);                        /* control lock */

@@ -14,8 +14,31 @@ bool soft_reach_find(struct soft_reach *reach, uint32_t lkey, const struct ibv_p
                                  .epoch = epoch,
                                  .start = mr->start,
                                  .bytes = mr->end - mr->start,
-                                 .shift = mr->shift};
+                                 .shift = mr->shift,
+                                 .guarded = mr->region < 0};
     return true;
+}
+
+static void undo(struct soft_qp *qp, const struct soft_reach *reach, struct receive r,
+                 uint32_t len) {
+    if (!qp->srq) {
+        qp->rq.head--;
+        return;
+    }
+    qp->srq_rqe->wr_id = r.wr_id;
+    qp->srq_rqe->num_sge = 1;
+    qp->srq_rqe->sge[0] = (struct ibv_sge){
+        .addr = (uintptr_t)r.to - (uint64_t)reach->shift, .length = len, .lkey = reach->lkey};
+    qp->srq_taken = true;
+    qp->srq_received--;
+}
+
+bool soft_receive_guarded(struct soft_qp *qp, const struct soft_reach *reach, struct receive r,
+                          uint32_t done, const uint8_t *from, uint32_t bytes) {
+    if (copy_guarded_to(r.to + done, from, bytes))
+        return true;
+    undo(qp, reach, r, done + bytes);
+    return false;
 }
 
 /* Whether all of its slots are there: they are made visible one by one, the first one first. */
@@ -44,7 +67,8 @@ bool soft_receive_wide(struct soft_qp *qp, struct soft_cq *cq, uint32_t index, u
         return false;
     for (uint32_t done = 0; done < len; index = soft_slot_next(index)) {
         uint32_t piece = len - done < SOFT_SLOT_PAYLOAD ? len - done : SOFT_SLOT_PAYLOAD;
-        copy_short(r.to + done, ring->slot[index].data, piece);
+        if (!place(qp, &cq->reach, r, done, ring->slot[index].data, piece))
+            return false;
         done += piece;
     }
     complete(qp, wc, r.wr_id, word_imm, len);

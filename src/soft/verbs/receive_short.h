@@ -92,6 +92,21 @@ static inline struct receive take_shared(struct soft_qp *qp, struct soft_cq *cq,
     return r;
 }
 
+/*
+ * Bytes at `done` of a message into memory that the program may have unmapped. False: it has, and the receive is the next
+ * one again. The long way takes the message once more, and tells why it fails.
+ */
+bool soft_receive_guarded(struct soft_qp *qp, const struct soft_reach *reach, struct receive r,
+                          uint32_t done, const uint8_t *from, uint32_t bytes);
+
+static inline bool place(struct soft_qp *qp, const struct soft_reach *reach, struct receive r,
+                         uint32_t done, const uint8_t *from, uint32_t bytes) {
+    if (__builtin_expect(reach->guarded, 0))
+        return soft_receive_guarded(qp, reach, r, done, from, bytes);
+    copy_short(r.to + done, from, bytes);
+    return true;
+}
+
 /* Every field: the caller's array is not cleared before. */
 static inline void complete(const struct soft_qp *qp, struct ibv_wc *wc, uint64_t wr_id,
                             uint64_t word_imm, uint32_t len) {
@@ -145,7 +160,8 @@ receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint
     struct receive r = qp->srq ? take_shared(qp, cq, len) : take_receive(qp, &cq->reach, len);
     if (__builtin_expect(!r.to, 0))
         return 0;
-    copy_short(r.to, slot->data, len);
+    if (__builtin_expect(!place(qp, &cq->reach, r, 0, slot->data, len), 0))
+        return 0;
     complete(qp, wc, r.wr_id, word_imm, len);
     return word;
 }

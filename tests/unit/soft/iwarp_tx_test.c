@@ -52,7 +52,8 @@ static void send_all(struct iwarp_tx *tx, size_t most) {
 
 static uint64_t begin(struct iwarp_tx *tx, uint8_t opcode, uint32_t stag, uint64_t offset,
                       const struct iovec *piece, unsigned pieces, size_t most) {
-    struct iwarp_tx_message message = {opcode, stag, offset, piece, pieces, false};
+    struct iwarp_tx_message message = {
+        .opcode = opcode, .stag = stag, .offset = offset, .piece = piece, .pieces = pieces};
     uint64_t end;
     int error = iwarp_tx_begin(tx, &message, &end);
     if (error == EAGAIN) {
