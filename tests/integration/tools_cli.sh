@@ -12,7 +12,7 @@ bin=${SLUICE_BIN_DIR:?}
 tools=(sluice-lat sluice-bw sluice-cat sluice-info sluice-stat)
 work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-tools.XXXXXX")
 checks=0 failures=0
-declare -A running=()
+declare -A running=() reader=() # by process: of a server, what copies its standard error
 
 cleanup() {
     local pid
@@ -79,15 +79,17 @@ serve() {
         fi
     done
     cat <&"$fd" >>"$work/$name.err" &
+    reader[$server]=$!
     exec {fd}<&-
     check "$name: $tool $* does not listen" [ -n "$port" ]
 }
 
-# served PID STATUS WHAT: waits for a server's end
+# served PID STATUS WHAT: waits for a server's end, and until its file has all that it said
 served() {
     wait "$1"
     local got=$?
-    unset "running[$1]"
+    wait "${reader[$1]}"
+    unset "running[$1]" "reader[$1]"
     check "$3: the server's status is $got, not $2" [ "$got" = "$2" ]
 }
 
@@ -530,7 +532,7 @@ cat_full() {
     IFS= read -r -t 30 -u "$fd" line
     port=${line##*:}
     cat <&"$fd" >"$work/full.err" &
-    reader=$!
+    reader[$server]=$!
     exec {fd}<&-
 }
 cat_full
@@ -539,7 +541,6 @@ check "cat to a full disk: the sender's status is $?" [ $? = 1 ]
 check "cat to a full disk: the sender does not say why" \
     grep -q 'the receiver gave up: cannot write standard output.*No space left' "$work/err"
 served "$server" 1 "cat to a full disk"
-wait "$reader"
 check "cat to a full disk: the receiver does not say why" \
     grep -q 'sluice-cat: cannot write standard output.*No space left' "$work/full.err"
 
