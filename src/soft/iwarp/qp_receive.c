@@ -123,9 +123,15 @@ static void deliver(void *owner, const struct iwarp_message *message) {
 
 /* ---- the peer's one-sided operations --------------------------------------------------------------------- */
 
+struct target {
+    uint8_t *at;   /* NULL: of no bytes */
+    bool unpinned; /* the application's own memory, which may be unmapped */
+};
+
 /* Checks in this order: the QP's right, the key, the registration's right, the range. */
 static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offset, uint32_t bytes,
-                                int access, bool tagged, uint8_t **at) {
+                                int access, bool tagged, struct target *target) {
+    *target = (struct target){0};
     if (!((int)qp->attr.qp_access_flags & access))
         return IWARP_REMOTE_RIGHTS;
     if (bytes == 0)
@@ -136,8 +142,9 @@ static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offs
         return tagged ? IWARP_TAGGED_STAG : IWARP_REMOTE_STAG;
     if ((mr->access & access) != access)
         return IWARP_REMOTE_RIGHTS;
-    *at = soft_mr_range(mr, offset, bytes, access);
-    if (!*at)
+    target->at = soft_mr_range(mr, offset, bytes, access);
+    target->unpinned = mr->region < 0;
+    if (!target->at)
         return tagged ? IWARP_TAGGED_BOUNDS : IWARP_REMOTE_BOUNDS;
     return IWARP_FINE;
 }
@@ -145,14 +152,15 @@ static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offs
 static enum iwarp_refusal write_to(void *owner, uint32_t stag, uint64_t offset, uint32_t bytes,
                                    struct iwarp_place *place) {
     struct soft_qp *qp = owner;
-    uint8_t *at = NULL;
-    enum iwarp_refusal refusal = reach(qp, stag, offset, bytes, IBV_ACCESS_REMOTE_WRITE, true, &at);
+    struct target target;
+    enum iwarp_refusal refusal =
+        reach(qp, stag, offset, bytes, IBV_ACCESS_REMOTE_WRITE, true, &target);
     if (refusal != IWARP_FINE)
         return refusal;
     qp->rx_key = stag; /* rx_left becomes 0 when the key is taken back */
     qp->rx_left = bytes;
-    place->guarded = true;
-    return iwarp_place_add(place, at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
+    place->guarded = target.unpinned;
+    return iwarp_place_add(place, target.at, bytes) ? IWARP_FINE : IWARP_LOCAL_CATASTROPHIC;
 }
 
 static bool asks_nothing(const struct soft_tcp *tcp, uint32_t at) {
@@ -178,17 +186,17 @@ static bool is_ack(const struct soft_qp *qp, const struct iwarp_read *read) {
 
 static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) {
     struct soft_qp *qp = owner;
-    uint8_t *at = NULL;
+    struct target source = {0};
     if (!is_ack(qp, read)) {
         if (too_many(qp))
             return IWARP_OPERATION_STREAM;
         enum iwarp_refusal refusal = reach(qp, read->source_stag, read->source_offset, read->bytes,
-                                           IBV_ACCESS_REMOTE_READ, false, &at);
+                                           IBV_ACCESS_REMOTE_READ, false, &source);
         if (refusal != IWARP_FINE)
             return refusal;
     }
     struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
-    *answer = (struct soft_answer){.from = at ? at : (const uint8_t *)&answer->value,
+    *answer = (struct soft_answer){.from = source.at ? source.at : (const uint8_t *)&answer->value,
                                    .left = read->bytes,
                                    .key = read->source_stag};
     qp->tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] = *read;
@@ -200,22 +208,23 @@ static enum iwarp_refusal read_from(void *owner, const struct iwarp_read *read) 
 /* Executes the atomic at once; its answer goes behind those of earlier requests. */
 static enum iwarp_refusal atomic(void *owner, const struct iwarp_atomic *request) {
     struct soft_qp *qp = owner;
-    uint8_t *at = NULL;
+    struct target target;
     if (too_many(qp))
         return IWARP_OPERATION_STREAM;
     if (request->offset % sizeof(uint64_t) != 0)
         return IWARP_OPERATION_OTHER;
     enum iwarp_refusal refusal = reach(qp, request->stag, request->offset, sizeof(uint64_t),
-                                       IBV_ACCESS_REMOTE_ATOMIC, false, &at);
+                                       IBV_ACCESS_REMOTE_ATOMIC, false, &target);
     if (refusal != IWARP_FINE)
         return refusal;
-    if ((uintptr_t)at % sizeof(uint64_t) != 0) /* the registration's memory is not aligned */
+    if ((uintptr_t)target.at % sizeof(uint64_t) != 0) /* the registration's memory is not aligned */
         return IWARP_REMOTE_BOUNDS;
     bool swap = request->kind == IWARP_COMPARE_AND_SWAP;
     struct soft_answer *answer = &qp->answer[qp->answer_tail % SOFT_RD_ATOMIC];
     *answer = (struct soft_answer){.from = (const uint8_t *)&answer->value, .key = request->stag};
-    if (!soft_atomic_guarded((uint64_t *)(void *)at, swap, swap ? request->compare : request->value,
-                             request->value, &answer->value))
+    if (!soft_atomic_guarded((uint64_t *)(void *)target.at, swap,
+                             swap ? request->compare : request->value, request->value,
+                             &answer->value))
         return IWARP_LOCAL_CATASTROPHIC;
     qp->tcp->asked[qp->answer_tail % SOFT_RD_ATOMIC] =
         (struct iwarp_read){.sink_stag = request->id};
