@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * crc32c.h - CRC32c, the check value of MPA's frames, by the CPU's instruction where there is one.
+ * crc32c.h - CRC32c, the check value of MPA's frames, by the CPU's instruction where that is faster than tables.
  *
- * Pure; any thread.
+ * Any thread.
  */
 #ifndef SOFT_IWARP_CRC32C_H
 #define SOFT_IWARP_CRC32C_H
@@ -35,6 +35,7 @@ enum iwarp_crc_way {
     IWARP_CRC_WAYS
 };
 bool iwarp_crc32c_has(enum iwarp_crc_way way); /* this CPU can compute that way */
+enum iwarp_crc_way iwarp_crc32c_way(void); /* the one that iwarp_crc32c() takes in this process */
 uint32_t iwarp_crc32c_by(enum iwarp_crc_way way, uint32_t crc, const void *data, size_t bytes);
 
 #endif

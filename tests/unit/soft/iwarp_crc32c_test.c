@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "soft/iwarp/crc32c.h"
 #include "support/pattern.h"
@@ -87,6 +88,35 @@ static void every_changed_bit_changes_the_value(void **state) {
     }
 }
 
+/* Of many times the shortest, which a busy machine leaves alone. */
+static uint64_t shortest_ns(enum iwarp_crc_way way) {
+    static uint8_t bytes[8192];
+    uint64_t least = UINT64_MAX;
+    for (unsigned round = 0; round < 200; round++) {
+        struct timespec before, after;
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        bytes[0] = (uint8_t)iwarp_crc32c_by(way, 0, bytes, sizeof bytes);
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        uint64_t took = (uint64_t)(after.tv_sec - before.tv_sec) * 1000000000u +
+                        (uint64_t)after.tv_nsec - (uint64_t)before.tv_nsec;
+        least = took < least ? took : least;
+    }
+    return least;
+}
+
+/* Where the CPU is emulated too, whose instruction may be the slower way. */
+static void no_way_is_much_faster_than_the_one_taken(void **state) {
+    (void)state;
+    uint64_t taken = shortest_ns(iwarp_crc32c_way());
+    for (int way = IWARP_CRC_TABLE; way < IWARP_CRC_WAYS; way++) {
+        if (!iwarp_crc32c_has(way))
+            continue;
+        uint64_t other = shortest_ns(way);
+        print_message("way %d: %lu ns, taken %d: %lu ns\n", way, other, iwarp_crc32c_way(), taken);
+        assert_true(taken < 2 * other);
+    }
+}
+
 #define KNOWN(name, text, ...)                                                                     \
     ROW(a_known_value_comes_out__##name, a_known_value_comes_out, known, text, sizeof text - 1,    \
         __VA_ARGS__)
@@ -123,6 +153,7 @@ int main(void) {
         cmocka_unit_test(all_ways_agree_at_every_alignment_and_length),
         cmocka_unit_test(the_value_of_pieces_is_that_of_the_whole),
         cmocka_unit_test(every_changed_bit_changes_the_value),
+        cmocka_unit_test(no_way_is_much_faster_than_the_one_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
