@@ -24,6 +24,7 @@ __attribute__((format(printf, 2, 3))) static void say(struct iwarp_end *end, con
 
 static bool take(void *owner) {
     struct iwarp_end *end = owner;
+    end->takes++;
     if (end->taken == end->receives)
         return false;
     end->taken++;

@@ -23,6 +23,7 @@
 struct iwarp_end {
     struct iwarp_rx rx;
     unsigned receives, taken, delivered; /* posted; of these */
+    unsigned takes;                      /* how often a receive was asked for */
     unsigned reads, answered;            /* asked; of these */
     struct iwarp_read read[IWARP_END_READS];
     uint32_t read_at[IWARP_END_READS]; /* in the sink */

@@ -45,6 +45,11 @@ static bool take(void *owner) {
     return !tcp->full && soft_tcp_may_take(qp) && soft_receive_get(qp) != NULL;
 }
 
+/* The receive that was taken. */
+static inline const struct soft_rqe *taken(struct soft_qp *qp) {
+    return qp->srq_taken ? qp->srq_rqe : soft_receive_get(qp);
+}
+
 /* Adds `bytes` bytes of a list of pieces, from `at` on, to the place; this end's keys must allow writing there. */
 static enum iwarp_refusal place_list(const struct soft_qp *qp, const struct ibv_sge *sge,
                                      unsigned count, uint64_t at, uint64_t bytes,
@@ -70,7 +75,7 @@ static enum iwarp_refusal place_list(const struct soft_qp *qp, const struct ibv_
 static enum iwarp_refusal receive(void *owner, uint32_t at, uint32_t bytes,
                                   struct iwarp_place *place) {
     struct soft_qp *qp = owner;
-    const struct soft_rqe *rqe = soft_receive_get(qp);
+    const struct soft_rqe *rqe = taken(qp);
     return rqe ? place_list(qp, rqe->sge, rqe->num_sge, at, bytes, place)
                : IWARP_LOCAL_CATASTROPHIC;
 }
@@ -101,7 +106,7 @@ void soft_tcp_complete_receive(struct soft_qp *qp, const struct ibv_wc *wc, bool
 
 static void deliver(void *owner, const struct iwarp_message *message) {
     struct soft_qp *qp = owner;
-    struct ibv_wc wc = {.wr_id = soft_receive_get(qp)->wr_id,
+    struct ibv_wc wc = {.wr_id = taken(qp)->wr_id,
                         .status = IBV_WC_SUCCESS,
                         .opcode = IBV_WC_RECV,
                         .byte_len = message->bytes,

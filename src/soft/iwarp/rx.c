@@ -66,20 +66,6 @@ static bool gather(struct iwarp_rx *rx, uint8_t *to, unsigned want, const uint8_
 
 /* ---- the parts of a frame; each function returns whether its part is done -------------------------------- */
 
-/* If the whole frame is at hand, its check value is checked before anything of the frame is used. */
-static void check_ahead(struct iwarp_rx *rx, const uint8_t *data, size_t bytes) {
-    if (bytes < IWARP_LENGTH_BYTES)
-        return;
-    unsigned frame = iwarp_fpdu_bytes(iwarp_get16(data));
-    if (bytes < frame)
-        return;
-    uint32_t crc = iwarp_crc32c(0, data, frame - IWARP_CRC_BYTES);
-    if (crc == iwarp_crc32c_get(data + frame - IWARP_CRC_BYTES))
-        rx->checked = true;
-    else
-        refuse(rx, IWARP_MPA_CRC);
-}
-
 /* The rest of the segment is payload. */
 static void head_done(struct iwarp_rx *rx, unsigned header) {
     count_check(rx, rx->head, rx->have);
@@ -215,14 +201,62 @@ static bool take_tail(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) 
     return true;
 }
 
+/* ---- a frame that is wholly at hand, as most are --------------------------------------------------------- */
+
+static bool is_at_hand(const uint8_t *data, size_t bytes) {
+    return bytes >= IWARP_LENGTH_BYTES && bytes >= iwarp_fpdu_bytes(iwarp_get16(data));
+}
+
+/* Its check value is checked before anything of it is used. */
+static bool check_ahead(struct iwarp_rx *rx, const uint8_t *data) {
+    size_t summed = iwarp_fpdu_bytes(iwarp_get16(data)) - IWARP_CRC_BYTES;
+    rx->checked = iwarp_crc32c(0, data, summed) == iwarp_crc32c_get(data + summed);
+    if (!rx->checked)
+        refuse(rx, IWARP_MPA_CRC);
+    return rx->checked;
+}
+
+/* A message that is this frame alone. False: nothing of it was taken, and its parts are taken one by one. */
+static bool take_message(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
+    const uint8_t *header = *data + IWARP_LENGTH_BYTES;
+    unsigned segment = iwarp_get16(*data), frame = iwarp_fpdu_bytes(segment);
+    if (segment <= IWARP_UNTAGGED_BYTES || rx->untagged.open ||
+        iwarp_ddp_get(&rx->ddp, header, rx->extended) != IWARP_FINE)
+        return false;
+    rx->payload = segment - IWARP_UNTAGGED_BYTES;
+    switch (iwarp_rx_segment_whole(rx, header + IWARP_UNTAGGED_BYTES)) {
+    case IWARP_RX_WHOLE_DELIVERED:
+        break;
+    case IWARP_RX_WHOLE_WAITS:
+        (void)take_head(rx, data, bytes);
+        rx->status = IWARP_RX_WAITING;
+        return true;
+    case IWARP_RX_WHOLE_NOT:
+        return false;
+    }
+    rx->frames++;
+    rx->checked = false;
+    *data += frame;
+    *bytes -= frame;
+    return true;
+}
+
+static bool begin_frame(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
+    if (rx->have == 0 && is_at_hand(*data, *bytes)) {
+        if (rx->crc && !check_ahead(rx, *data))
+            return false;
+        if (take_message(rx, data, bytes))
+            return true;
+    }
+    return take_head(rx, data, bytes);
+}
+
 /* ---- the stream ------------------------------------------------------------------------------------------ */
 
 static bool step(struct iwarp_rx *rx, const uint8_t **data, size_t *bytes) {
     switch (rx->state) {
     case STATE_HEAD:
-        if (rx->crc && rx->have == 0)
-            check_ahead(rx, *data, *bytes);
-        return rx->status == IWARP_RX_OPEN && take_head(rx, data, bytes);
+        return *bytes > 0 && begin_frame(rx, data, bytes);
     case STATE_BEGIN:
         return begin_segment(rx);
     case STATE_PAYLOAD:

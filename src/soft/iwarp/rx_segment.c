@@ -140,6 +140,24 @@ static void deliver(struct iwarp_rx *rx, struct iwarp_message *message) {
     rx->ops->deliver(rx->owner, message);
 }
 
+enum iwarp_rx_whole iwarp_rx_segment_whole(struct iwarp_rx *rx, const uint8_t *payload) {
+    const struct iwarp_ddp *ddp = &rx->ddp;
+    struct iwarp_message message = {.bytes = rx->payload};
+    bool plain = ddp->opcode == IWARP_SEND || ddp->opcode == IWARP_SEND_SOLICITED;
+    if (!plain || !ddp->last || ddp->mo != 0 || ddp->msn != rx->msn[IWARP_QUEUE_SEND])
+        return IWARP_RX_WHOLE_NOT;
+    if (!rx->untagged.taken && !rx->ops->take(rx->owner))
+        return IWARP_RX_WHOLE_WAITS;
+    rx->untagged.taken = true;
+    iwarp_place_nowhere(&rx->place);
+    if (check_place(rx, rx->ops->receive(rx->owner, 0, rx->payload, &rx->place)) != IWARP_FINE ||
+        !iwarp_place_put(&rx->place, payload, rx->payload))
+        return IWARP_RX_WHOLE_NOT; /* its parts are refused for the same reason */
+    rx->msn[IWARP_QUEUE_SEND]++;
+    deliver(rx, &message);
+    return IWARP_RX_WHOLE_DELIVERED;
+}
+
 static enum iwarp_refusal end_send(struct iwarp_rx *rx) {
     const struct iwarp_ddp *ddp = &rx->ddp;
     struct iwarp_message message = {.bytes = ddp->mo + rx->payload};

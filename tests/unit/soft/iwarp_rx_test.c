@@ -159,24 +159,29 @@ static void message_numbers_wrap_through_zero(void **state) {
 
 static void without_a_receive_nothing_more_is_taken(void **state) {
     (void)state;
-    iwarp_say_begin(&s);
-    iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 100, true);
-    size_t first = s.bytes;
-    iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 50, true);
-    struct iwarp_end *end = iwarp_end(0, true, false);
-    size_t done = iwarp_rx_feed(&end->rx, s.stream, s.bytes);
-    assert_int_equal(end->rx.status, IWARP_RX_WAITING);
-    assert_true(done < first);
-    assert_int_equal(iwarp_rx_feed(&end->rx, NULL, 0), 0);
-    assert_int_equal(end->rx.status, IWARP_RX_WAITING);
-    assert_int_equal(end->window[0], 0);
-    assert_true(iwarp_rx_inside(&end->rx));
-    end->receives = 1;
-    assert_int_equal(iwarp_rx_feed(&end->rx, s.stream + done, s.bytes - done), s.bytes - done);
-    assert_int_equal(end->rx.status, IWARP_RX_OPEN);
-    assert_int_equal(end->delivered, 1);
-    assert_memory_equal(end->window, s.data, 50);
-    free(end);
+    for (unsigned crc = 0; crc < 2; crc++) {
+        iwarp_say_begin(&s);
+        iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 100, true);
+        size_t first = s.bytes;
+        iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 50, true);
+        struct iwarp_end *end = iwarp_end(0, crc, false);
+        size_t done = iwarp_rx_feed(&end->rx, s.stream, s.bytes);
+        assert_int_equal(end->rx.status, IWARP_RX_WAITING);
+        assert_true(done < first);
+        assert_int_equal(end->takes, 1); /* a fault plan counts how often */
+        assert_int_equal(iwarp_rx_feed(&end->rx, NULL, 0), 0);
+        assert_int_equal(end->rx.status, IWARP_RX_WAITING);
+        assert_int_equal(end->takes, 2);
+        assert_int_equal(end->window[0], 0);
+        assert_true(iwarp_rx_inside(&end->rx));
+        end->receives = 1;
+        assert_int_equal(iwarp_rx_feed(&end->rx, s.stream + done, s.bytes - done), s.bytes - done);
+        assert_int_equal(end->takes, 3);
+        assert_int_equal(end->rx.status, IWARP_RX_OPEN);
+        assert_int_equal(end->delivered, 1);
+        assert_memory_equal(end->window, s.data, 50);
+        free(end);
+    }
 }
 
 /* ---- large payload straight into its place --------------------------------------------------------------- */
@@ -242,14 +247,21 @@ static void memory_that_goes_away_is_written_no_more(void **state) {
 
 static void a_place_of_another_size_is_this_sides_mistake(void **state) {
     (void)state;
-    iwarp_say_begin(&s);
-    iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 20, true);
-    struct iwarp_end *end = iwarp_end(0, true, false);
-    end->mistake = 1;
-    iwarp_rx_feed(&end->rx, s.stream, s.bytes);
-    assert_int_equal(end->rx.refusal, IWARP_LOCAL_CATASTROPHIC);
-    assert_int_equal(end->window[0], 0);
-    free(end);
+    for (unsigned is_send = 0; is_send < 2; is_send++) {
+        iwarp_say_begin(&s);
+        if (is_send)
+            iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 20, true);
+        else
+            iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 20, true);
+        struct iwarp_end *end = iwarp_end(1, true, false);
+        end->mistake = 1;
+        iwarp_rx_feed(&end->rx, s.stream, s.bytes);
+        assert_int_equal(end->rx.status, IWARP_RX_REFUSED);
+        assert_int_equal(end->rx.refusal, IWARP_LOCAL_CATASTROPHIC);
+        assert_int_equal(end->delivered, 0);
+        assert_int_equal(end->window[0] | end->receive[0][0], 0);
+        free(end);
+    }
 }
 
 /* ---- check values ---------------------------------------------------------------------------------------- */
