@@ -52,8 +52,7 @@ struct iwarp_tx_message {
     const struct iovec *piece;
     unsigned pieces;
     bool changing; /* the payload may change at any time, and either content may be sent */
-    bool
-        unpinned; /* and may be unmapped: it is copied in any case, so that no frame ends in the middle */
+    bool unpinned; /* and may be unmapped: it is copied, so that no frame ends in the middle */
 };
 
 struct iwarp_tx {
@@ -65,8 +64,7 @@ struct iwarp_tx {
     uint32_t msn[IWARP_QUEUES]; /* the next of each queue */
     /* The open message: a part of it is not in frames yet. */
     bool open, copied, guarded;
-    bool
-        gone; /* the memory of an `unpinned` payload is not there: its message ended in the middle */
+    bool gone; /* the memory of an `unpinned` payload is not there: its message is cut off */
     unsigned segment_max, at, pieces;
     uint32_t left;        /* of its payload */
     struct iwarp_ddp ddp; /* of the next segment */
