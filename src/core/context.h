@@ -26,6 +26,7 @@
 #include "core/mailbox.h"
 #include "core/probe.h"
 #include "core/region.h"
+#include "core/landing_peers.h"
 #include "core/registrations.h"
 #include "core/session.h"
 #include "core/upcalls.h"
@@ -126,7 +127,7 @@ struct sluice_node {
     _Atomic uint64_t memory_back; /* see alloc_wait.c */
     /* see landing.c: what all sessions hold; when one that holds nothing last waited */
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
-    _Atomic uint64_t landing_of_peers[64];
+    struct landing_peers landing_peers;
 };
 
 /* The node with this index, open or not. */

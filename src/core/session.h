@@ -171,7 +171,7 @@ struct session_rpc {
 /* landing.c: memory held for messages that are not there yet. Owner: the loop. */
 struct session_landing {
     uint64_t bytes, ns;        /* how many, and since when the next one is to become whole */
-    _Atomic uint64_t *of_peer; /* what all sessions of this peer hold; NULL: not asked for yet */
+    struct landing_peer *peer; /* whose it is; NULL: not asked for yet */
     uint32_t begun,
         found; /* messages in frames that were held before they had memory, and have it */
 };

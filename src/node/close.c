@@ -186,8 +186,8 @@ static void assert_landed(const sluice_node *n) {
     if (!ASSERTIONS || session_table_used_count(n->index) > 0)
         return;
     ASSERT(atomic_load(&n->landing_bytes) == 0);
-    for (unsigned i = 0; i < sizeof n->landing_of_peers / sizeof n->landing_of_peers[0]; i++)
-        ASSERT(atomic_load(&n->landing_of_peers[i]) == 0);
+    for (unsigned i = 0; i < LANDING_CHAINS; i++)
+        ASSERT(!n->landing_peers.chain[i]);
 }
 
 struct closing {
@@ -210,6 +210,7 @@ static void close_all(struct closing *c) {
     close_loops(n);
     assert_landed(n);
     cm_close(n->cm);
+    landing_peers_close(&n->landing_peers);
     regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);
     node_memory_close(n);

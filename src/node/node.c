@@ -238,6 +238,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     pthread_mutex_init(&n->wakeup_lock, NULL);
     regions_init(&n->regions);
     regcache_lazy_init(&n->regcache);
+    landing_peers_init(&n->landing_peers);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -268,6 +269,7 @@ close_memory:
 close_device:
     node_close_device(n);
 give_back:
+    landing_peers_close(&n->landing_peers);
     regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);
     pthread_cond_destroy(&n->changed);

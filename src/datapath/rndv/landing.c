@@ -114,28 +114,23 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
     return bytes <= half && all <= half - bytes;
 }
 
-/* FNV-1a of the address without its port. Two peers may share a sum: they are taken for one then. */
-static uint64_t number_of(const char *address) {
-    const char *port = strrchr(address, ':');
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *address && address != port; address++)
-        hash = (hash ^ (uint8_t)*address) * 0x100000001b3u;
-    return hash;
-}
-
-/* The bytes that all sessions of the peer hold together. */
-static _Atomic uint64_t *sum_of(struct sluice_loop *l, struct session *s) {
+/* NULL: there is no memory to count in. */
+static struct landing_peer *peer_of(struct sluice_loop *l, struct session *s) {
     const struct fabric_ops *fabric = l->node->fabric;
-    if (!s->landing.of_peer) {
+    if (!s->landing.peer) {
         /* Fragments that were held may be put together when the queue pair is gone. */
         bool ask = fabric->peer_number && s->connection.qp;
         uint64_t number = ask ? fabric->peer_number(s->connection.qp) : 0;
-        if (number == 0)
-            number = number_of(s->peer.address);
-        number *= 0x9e3779b97f4a7c15u; /* the upper bits depend on all */
-        s->landing.of_peer = &l->node->landing_of_peers[number >> 58];
+        s->landing.peer = landing_peer_get(&l->node->landing_peers, number, s->peer.address);
     }
-    return s->landing.of_peer;
+    return s->landing.peer;
+}
+
+void landing_forget(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    if (s->landing.peer)
+        landing_peer_put(&l->node->landing_peers, s->landing.peer);
+    s->landing.peer = NULL;
 }
 
 static bool fits(uint64_t held, uint64_t bytes, uint64_t eighths, unsigned share) {
@@ -145,15 +140,16 @@ static bool fits(uint64_t held, uint64_t bytes, uint64_t eighths, unsigned share
 static bool peer_may(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     uint64_t eighths = l->node->options.receive_bytes_max / 8;
     uint64_t all = atomic_load_explicit(&l->node->landing_bytes, memory_order_relaxed);
-    if (bytes > l->node->options.receive_bytes_max)
+    const struct landing_peer *peer = peer_of(l, s);
+    if (peer && bytes > l->node->options.receive_bytes_max)
         return true; /* not of the reserve, if at all: landing_get() */
-    return fits(all, bytes, eighths, 7) &&
-           fits(atomic_load_explicit(sum_of(l, s), memory_order_relaxed), bytes, eighths, 5);
+    return peer && fits(all, bytes, eighths, 7) &&
+           fits(atomic_load_explicit(&peer->bytes, memory_order_relaxed), bytes, eighths, 5);
 }
 
 static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     atomic_fetch_add_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(sum_of(l, s), bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&s->landing.peer->bytes, bytes, memory_order_relaxed);
     if (s->landing.bytes == 0) {
         s->landing.ns = loop_clock(l);
         loop_deadline(l, s->landing.ns + STILL_NS);
@@ -164,7 +160,7 @@ static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
     atomic_fetch_sub_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(s->landing.of_peer, bytes, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&s->landing.peer->bytes, bytes, memory_order_relaxed);
     s->landing.bytes -= bytes;
     s->landing.ns = l->now_ns;
 }

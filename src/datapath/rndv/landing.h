@@ -16,6 +16,8 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
 /* The same for a message that this session's peer takes its time for, until landing_done(). */
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes);
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
+/* The session has ended, and holds nothing. */
+void landing_forget(struct sluice_loop *l, struct session *s);
 /* Whether a session that has a landing may have another one. */
 bool landing_may(const struct sluice_loop *l, uint64_t bytes);
 

@@ -8,6 +8,7 @@
 
 #include "core/auth/keyring.h"
 #include "core/context.h"
+#include "datapath/rndv/landing.h"
 #include "datapath/rpc/client.h"
 
 void session_free(struct sluice_loop *l, struct session *s) {
@@ -54,6 +55,7 @@ void session_reap(struct sluice_loop *l) {
         session_set_state(s, SESSION_FREE);
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
+        landing_forget(l, s);
         rpc_client_forget(s);
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;

@@ -174,8 +174,16 @@ static void what_waits_first_has_memory_first(void **state) {
     assert_true(s->rndv->landing_bytes == 100000 && s->state == SESSION_UP);
 }
 
-/* So many sessions of one peer and so many of another, each of which begins a message. */
-static void fill_reserve(struct pair *p, unsigned count, _Atomic uint64_t *other, unsigned others) {
+/* Makes the session that was opened last one of the peer of that number. */
+static const struct landing_peer *be_of(struct pair *p, uint64_t number) {
+    struct session *s = pair_session(&p->a);
+    s->landing.peer = landing_peer_get(&p->a.node->landing_peers, number, "");
+    return s->landing.peer;
+}
+
+/* So many sessions of one peer and so many of another, each of which begins a message. What the other one's hold. */
+static uint64_t fill_reserve(struct pair *p, unsigned count, unsigned others) {
+    const struct landing_peer *other = NULL;
     uint64_t word = 0;
     for (unsigned i = 0; i < count; i++) {
         another(p);
@@ -183,25 +191,73 @@ static void fill_reserve(struct pair *p, unsigned count, _Atomic uint64_t *other
     }
     for (unsigned i = 0; i < others; i++) {
         another(p);
-        pair_session(&p->a)->landing.of_peer = other;
+        other = be_of(p, 1);
         forge(p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
         assert_int_equal(pair_session(&p->a)->state, SESSION_UP);
     }
+    return other ? atomic_load(&other->bytes) : 0;
 }
 
 /* Sessions of one peer, one message each, hold what their peer may have; to others, and to new sessions, there is some. */
 static void one_peer_leaves_memory_to_others(void **state) {
     (void)state;
     struct pair p;
-    _Atomic uint64_t other = 0; /* what other peers have */
     open_pair(&p);
-    fill_reserve(&p, 4, &other, 0);
+    fill_reserve(&p, 4, 0);
     assert_in_range(atomic_load(&p.a.node->landing_bytes), 4 * MIB, 5 * MIB);
-    fill_reserve(&p, 0, &other, 3);
-    assert_true(atomic_load(&other) == 2 * MIB);
+    assert_true(fill_reserve(&p, 0, 3) == 2 * MIB);
     assert_true(atomic_load(&p.a.node->landing_bytes) <= 7 * MIB);
     another(&p); /* and finds receives */
     pair_close(&p);
+}
+
+/* Whatever numbers they have: one peer holds all that it may, and each of hundreds gets its message. */
+static void no_two_peers_are_taken_for_one(void **state) {
+    (void)state;
+    struct pair p;
+    uint64_t word = 0;
+    open_pair(&p);
+    for (unsigned i = 0; i < 2; i++) {
+        another(&p);
+        be_of(&p, 1);
+        fragment(&p, FRAME_FIRST);
+    }
+    for (uint64_t number = 2; number < 300; number++) {
+        another(&p);
+        be_of(&p, number);
+        forge(&p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
+        pair_expect_nothing(&p, &p.a);
+        assert_true(pair_session(&p.a)->rx.partial);
+        sluice_hangup(p.b.session, 0);
+        sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
+        assert_int_equal(event.reason, SLUICE_REASON_PEER_CLOSE);
+        pair_expect(&p, &p.b, SLUICE_CLOSED);
+    }
+    pair_close(&p);
+}
+
+/* By number, if there is one, else by the address without its port. */
+static void a_peer_is_found_by_its_number_or_its_host(void **state) {
+    (void)state;
+    struct landing_peers peers;
+    landing_peers_init(&peers);
+    struct landing_peer *of[] = {landing_peer_get(&peers, 7, "192.0.2.1:5"),
+                                 landing_peer_get(&peers, 7, "192.0.2.2:5"),
+                                 landing_peer_get(&peers, 8, "192.0.2.1:5"),
+                                 landing_peer_get(&peers, 0, "192.0.2.1:5"),
+                                 landing_peer_get(&peers, 0, "192.0.2.1:6"),
+                                 landing_peer_get(&peers, 0, "192.0.2.10:5"),
+                                 landing_peer_get(&peers, 0, "[2001:db8::1]:5"),
+                                 landing_peer_get(&peers, 0, "[2001:db8::1]:6")};
+    static const unsigned same[] = {0, 0, 2, 3, 3, 5, 6, 6};
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++)
+        for (unsigned k = 0; k < sizeof of / sizeof *of; k++)
+            assert_int_equal(of[i] == of[k], same[i] == same[k]);
+    for (unsigned i = 0; i < sizeof of / sizeof *of; i++)
+        landing_peer_put(&peers, of[i]);
+    for (unsigned i = 0; i < LANDING_CHAINS; i++)
+        assert_null(peers.chain[i]);
+    landing_peers_close(&peers);
 }
 
 /* It waits when its node is closed, and would be looked at again behind its CLOSED. */
@@ -209,9 +265,8 @@ static void a_session_that_waits_for_memory_ends_once(void **state) {
     (void)state;
     for (unsigned others = 3; others <= 6; others += 3) {
         struct pair p;
-        _Atomic uint64_t other = 0;
         open_pair(&p);
-        fill_reserve(&p, 2 * others, &other, others);
+        fill_reserve(&p, 2 * others, others);
         assert_non_null(pair_session(&p.a)->rx.held.head); /* the last one's */
         pair_close(&p);
     }
@@ -267,7 +322,7 @@ static void a_message_in_frames_is_there_after_the_queue_pair(void **state) {
     assert_true(s->rx.held.head && s->rx.held.head->next);
     sluice_hangup(p->b.session, 0);
     pair_await(p, s->state == SESSION_GONE);
-    assert_true(!s->connection.qp && s->rx.held.head && !s->landing.of_peer);
+    assert_true(!s->connection.qp && s->rx.held.head && !s->landing.peer);
     sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, bytes, 9));
     pair_expect(p, &p->a, SLUICE_CLOSED);
@@ -281,6 +336,8 @@ int main(void) {
         PAIR_WITH(opened, who_trickles_goes_when_others_wait),
         PAIR_WITH(opened, what_waits_first_has_memory_first),
         cmocka_unit_test(one_peer_leaves_memory_to_others),
+        cmocka_unit_test(no_two_peers_are_taken_for_one),
+        cmocka_unit_test(a_peer_is_found_by_its_number_or_its_host),
         cmocka_unit_test(a_session_that_waits_for_memory_ends_once),
         PAIR_WITH(opened, who_stands_still_stays_while_nobody_waits),
         PAIR_WITH(opened, nobody_goes_because_this_loop_was_away),
