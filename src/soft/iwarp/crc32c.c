@@ -11,7 +11,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -19,6 +18,8 @@
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 #endif
+
+#include "soft/ipc/engine.h"
 
 /* ---- by tables, sixteen bytes at a time ----------------------------------------------------------------- */
 
@@ -276,29 +277,23 @@ uint32_t iwarp_crc32c_by(enum iwarp_crc_way way, uint32_t crc, const void *data,
 
 static _Atomic enum iwarp_crc_way chosen = IWARP_CRC_WAYS; /* which is: none yet */
 
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* Of several times the shortest: in it nothing came between. */
 static uint64_t time_of(enum iwarp_crc_way way) {
     static const uint8_t sample[SAMPLE];
     uint64_t least = UINT64_MAX;
     uint32_t crc = iwarp_crc32c_by(way, 0, sample, sizeof sample);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        uint64_t before = now_ns();
+        uint64_t before = soft_now_ns();
         crc = iwarp_crc32c_by(way, crc, sample, sizeof sample);
         __asm__ volatile("" : : "r"(crc));
-        uint64_t took = now_ns() - before;
+        uint64_t took = soft_now_ns() - before;
         least = took < least ? took : least;
     }
     return least;
 }
 
 /*
- * The instruction, except where the CPU is emulated: there it takes five times as long as the tables do. So the two are
+ * The instruction, except where the CPU is emulated: there it takes several times as long as the tables do. So the two are
  * measured once, which takes some microseconds; folds are faster wherever there are any.
  */
 enum iwarp_crc_way iwarp_crc32c_way(void) {
