@@ -363,8 +363,10 @@ static __attribute__((noinline)) unsigned progress_on(struct sluice_loop *l, uns
         unlikely(l->dying != NULL))
         found += uncommon(l);
     l->worked |= found > 0;
-    if (is_clock_due(l, found, turn))
+    if (is_clock_due(l, found, turn)) {
         check_clock(l, turn);
+        l->worked = l->out_count > 0; /* from now on the program has these events in its hands */
+    }
     if (has_news(l)) {
         if (unlikely(atomic_load_explicit(&l->wake, memory_order_relaxed) & LOOP_WAKE_ALLOC_WAIT))
             found += alloc_wait_progress(l);
