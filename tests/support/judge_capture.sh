@@ -3,17 +3,17 @@
 #
 # judge_capture.sh FILE [MESSAGE]... - what tshark says of captured iWARP: every byte of TCP belongs to a frame that it
 # can read, every check value is right, no frame is malformed, and each MESSAGE was seen ("Read Request" and so on, in
-# its words). Exit status 77: there is no tshark.
+# its words). It reads the frames one by one, in the order of their streams (kernel/capture_frames.c). Exit status 77: there is
+# no tshark, or no compiler.
 set -euo pipefail
 export LC_ALL=C
 
 file=$1
 shift
-command -v tshark > /dev/null || { echo "SKIPPED: not installed: tshark" && exit 77; }
-# Ports of other protocols are chosen at times, and what two processors send may be captured in another order. Short
-# messages are taken for two protocols that may be within iWARP, and are not.
-read_it=(tshark -n -2 -r "$file" -o tcp.try_heuristic_first:TRUE
-    -o tcp.reassemble_out_of_order:TRUE --disable-heuristic rpcrdma_iwarp --disable-heuristic smb_direct_iwarp)
+cc=${CC:-cc}
+for program in tshark "$cc"; do
+    command -v "$program" > /dev/null || { echo "SKIPPED: not installed: $program" && exit 77; }
+done
 work=$(mktemp -d "${TMPDIR:-/tmp}/judge.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 export HOME=$work XDG_CONFIG_HOME=$work # none of the user's settings
@@ -22,6 +22,16 @@ fail() {
     echo "FAILED: $*"
     exit 1
 }
+
+"$cc" -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -o "$work/capture_frames" \
+    "$(dirname "${BASH_SOURCE[0]}")/../kernel/capture_frames.c"
+frameless=0
+"$work/capture_frames" "$file" "$work/frames" > "$work/frameless" || frameless=$?
+((frameless < 2)) || fail "$(< "$work/frameless")"
+# Ports of other protocols are chosen at times. Short messages are taken for two protocols that may be within iWARP, and are
+# not.
+read_it=(tshark -n -r "$work/frames" -o tcp.try_heuristic_first:TRUE --disable-heuristic rpcrdma_iwarp
+    --disable-heuristic smb_direct_iwarp)
 
 "${read_it[@]}" -O iwarp_mpa,iwarp_ddp_rdmap > "$work/all" 2> "$work/said" || fail "tshark: $(tail -3 "$work/said")"
 sums=$(grep -c 'CRC check: ' "$work/all") || true
@@ -33,42 +43,9 @@ for message; do
     grep -q "OpCode: $message (" "$work/all" || fail "no $message was seen"
 done
 
-# A packet within a frame is with the packet that ends it. One that brings nothing new, as all its bytes came before, is not
-# looked into: tshark's own word for it is a guess by time, so that is counted here.
-"${read_it[@]}" -Y 'tcp.len > 0' -T fields -e frame.number -e tcp.stream -e tcp.srcport -e tcp.seq -e tcp.nxtseq \
-    -e iwarp_mpa -e tcp.reassembled_in > "$work/packets" 2> "$work/said" || fail "tshark: $(tail -3 "$work/said")"
-awk -F '\t' '
-    function joins(a, b) { return from[a] <= to[b] && from[b] <= to[a] }
-    # The bytes that were seen of a direction are ranges 0 .. count - 1 of it, no two of which touch.
-    function add(way, begin, end,    i, new) {
-        new = way SUBSEP "new"
-        from[new] = begin
-        to[new] = end
-        for (i = count[way] - 1; i >= 0; i--)
-            if (joins(new, way SUBSEP i)) {
-                from[new] = from[way, i] < from[new] ? from[way, i] : from[new]
-                to[new] = to[way, i] > to[new] ? to[way, i] : to[new]
-                count[way]--
-                from[way, i] = from[way, count[way]]
-                to[way, i] = to[way, count[way]]
-            }
-        from[way, count[way]] = from[new]
-        to[way, count[way]] = to[new]
-        count[way]++
-    }
-    function is_repeated(way, begin, end,    i) {
-        for (i = 0; i < count[way]; i++)
-            if (from[way, i] <= begin && end <= to[way, i])
-                return 1
-        return 0
-    }
-    {
-        way = $2 SUBSEP $3
-        if ($6 == "" && $7 == "" && !is_repeated(way, $4 + 0, $5 + 0))
-            print $1
-        add(way, $4 + 0, $5 + 0)
-    }' "$work/packets" > "$work/rest"
-[[ ! -s $work/rest ]] || fail "$(wc -l < "$work/rest") packets belong to no frame, the first: $(head -1 "$work/rest")"
+((frameless == 0)) || fail "$(< "$work/frameless")"
+"${read_it[@]}" -Y 'tcp.len > 0 && !iwarp_mpa' > "$work/rest" 2> "$work/said" || fail "tshark: $(tail -3 "$work/said")"
+[[ ! -s $work/rest ]] || fail "$(wc -l < "$work/rest") frames are none of iWARP, the first: $(head -1 "$work/rest")"
 
 grep -o 'OpCode: [A-Za-z ]*' "$work/all" | sort | uniq -c | sort -rn |
     awk -v n="$sums" '{ $2 = ""; line = line (NR > 1 ? "," : "") $0 }
