@@ -2,9 +2,9 @@
 /*
  * malformed_peer - plays malformed input at a listener of iWARP, one connection after another, and says how it is taken.
  *
- *   malformed_peer [--siw] ADDRESS PORT [NAME]
+ *   malformed_peer [--siw] ADDRESS PORT [NAME...]
  *
- * One line for each input, or for that one: "NAME: REACTION". A reaction is
+ * One line for each input, or for those: "NAME: REACTION". A reaction is
  *
  *   terminate LAYER/TYPE/CODE   a Terminate, and the connection ended
  *   rejects                     a reply that rejects, and the connection ended
@@ -263,6 +263,13 @@ static void play_answer(const struct sockaddr_in *where, size_t number, struct m
     close(h.fd);
 }
 
+static bool is_asked_for(char *const *names, const struct malformed *m) {
+    bool asked = *names == NULL;
+    for (; *names && !asked; names++)
+        asked = strcmp(*names, m->name) == 0;
+    return asked;
+}
+
 int main(int argc, char **argv) {
     static const struct iwarp_read none = {.bytes = 0};
     static struct malformed m;
@@ -271,22 +278,22 @@ int main(int argc, char **argv) {
     argc -= siw;
     argv += siw;
     if (argc < 3 || inet_pton(AF_INET, argv[1], &where.sin_addr) != 1) {
-        fprintf(stderr, "usage: malformed_peer [--siw] ADDRESS PORT [NAME]\n");
+        fprintf(stderr, "usage: malformed_peer [--siw] ADDRESS PORT [NAME...]\n");
         return 2;
     }
     where.sin_port = htons((uint16_t)atoi(argv[2]));
     for (size_t i = 0; malformed_request(i, &m); i++)
-        if (argc > 3 && strcmp(argv[3], m.name) != 0)
+        if (!is_asked_for(argv + 3, &m))
             continue;
         else if (siw && m.early)
             say("", m.name, "not played");
         else
             play_request(&where, &m);
     for (size_t i = 0; malformed_frames(i / 2, &m); i++)
-        if (argc == 3 || strcmp(argv[3], m.name) == 0)
+        if (is_asked_for(argv + 3, &m))
             play_frames(&where, 1 + i % 2, &m);
     for (size_t i = 0; malformed_answer(i, &none, &m); i++)
-        if (argc == 3 || strcmp(argv[3], m.name) == 0)
+        if (is_asked_for(argv + 3, &m))
             play_answer(&where, i, &m);
     return 0;
 }

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# judge_malformed.sh EXPECTED THEIRS OURS - what malformed_peer said of two listeners, line by line: they react alike, or as
-# EXPECTED says, in lines "NAME: THEIRS | OURS | why", where NAME without its revision is that of both. A difference that is not there, one that is gone and an input that only
-# one of the two was given fail.
+# judge_malformed.sh EXPECTED THEIRS OURS [NAMES] - what malformed_peer said of two listeners, line by line: they react alike,
+# or as EXPECTED says, in lines "NAME: THEIRS | OURS | why", where NAME without its revision is that of both. A difference that
+# is not there, one that is gone and an input that only one of the two was given fail. NAMES gets what was taken otherwise
+# than expected, a name a line.
 set -euo pipefail
 export LC_ALL=C
 
-awk '
+awk -v names="${4:-/dev/null}" '
     # A connection that is closed with something unread is reset by TCP: what was unread is a matter of time.
     function read_line() {
         at = match($0, /: [^:]*$/)
@@ -20,6 +21,11 @@ awk '
     function wrong(text) {
         print "FAILED: " text
         failed++
+    }
+    function wrong_pair(name, text) {
+        wrong(text)
+        sub(/^revision [12], /, "", name)
+        print name > names
     }
     /^#/ || /^$/ { next }
     FILENAME == ARGV[1] {
@@ -48,9 +54,9 @@ awk '
                 met[key] = 1
                 different++
                 if (said != expected[key])
-                    wrong(name ": " said ", expected: " expected[key])
+                    wrong_pair(name, name ": " said ", expected: " expected[key])
             } else if (theirs[name] != ours[name])
-                wrong("a difference that is not listed: " name ": " said)
+                wrong_pair(name, "a difference that is not listed: " name ": " said)
         }
         for (key in expected)
             if (!(key in met))
