@@ -254,6 +254,28 @@ static void a_large_message_takes_several_batches(void **state) {
     free(tx);
 }
 
+/* As large messages go in such parts: the end of one, and what asks for its acknowledgement, are no call of their own. */
+static void a_part_of_a_large_message_goes_in_one_batch(void **state) {
+    (void)state;
+    static uint8_t part[256u << 10];
+    uint8_t asks[IWARP_READ_BYTES];
+    struct iwarp_tx *tx = sender(true, iwarp_mulpdu(32768));
+    struct iwarp_tx_message message = {
+        .opcode = IWARP_WRITE, .piece = &(struct iovec){part, sizeof part}, .pieces = 1};
+    const struct iovec *iov;
+    uint64_t end;
+    size_t bytes = 0;
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+    iwarp_read_put(asks, &(struct iwarp_read){.bytes = 0});
+    message = (struct iwarp_tx_message){
+        .opcode = IWARP_READ_REQUEST, .piece = &(struct iovec){asks, sizeof asks}, .pieces = 1};
+    assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+    for (unsigned count = iwarp_tx_next(tx, &iov); count > 0; count--)
+        bytes += iov++->iov_len;
+    assert_int_equal(bytes, end);
+    free(tx);
+}
+
 /* What the application changes after frames were made changes neither them nor their check values. */
 static void what_changes_while_it_is_sent_is_right_as_it_was(void **state) {
     const struct trip *t = *state;
@@ -429,6 +451,7 @@ int main(void) {
         cmocka_unit_test(what_the_device_makes_itself_arrives),
         cmocka_unit_test(a_batch_has_many_small_messages_in_one_piece),
         cmocka_unit_test(a_large_message_takes_several_batches),
+        cmocka_unit_test(a_part_of_a_large_message_goes_in_one_batch),
         CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0, false),
         CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000, false),
         CHANGES(to_what_is_lent, true, 1450, 0, sizeof wire, 0, true),
