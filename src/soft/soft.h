@@ -65,6 +65,11 @@ void soft_srq_newest_first(struct ibv_srq *srq);
 #define SOFT_FRAMED_SIGNALED (1u << 31)
 int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                      uint32_t bytes, uint64_t wr_id);
+/*
+ * Ours alone, an access flag of memory windows: the owner leaves the memory as it is while the window is bound, so what a
+ * peer READs of it over a socket is sent from where it lies. Else it is copied, as it may change between its sum and the socket.
+ */
+#define SOFT_ACCESS_STILL (1u << 28)
 uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
 bool soft_over_tcp(struct ibv_qp *qp);

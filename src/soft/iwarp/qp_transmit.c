@@ -25,6 +25,7 @@
 #include "soft/rc/completer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
+#include "soft/soft.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
 
@@ -263,8 +264,7 @@ static bool next_answer(struct soft_qp *qp) {
                                        .stag = asked->sink_stag,
                                        .offset = asked->sink_offset,
                                        .piece = &piece,
-                                       .pieces = 1,
-                                       .changing = true}; /* the application may write there */
+                                       .pieces = 1};
     if (tcp->asked_atomic[tcp->answer_at % SOFT_RD_ATOMIC]) {
         struct iwarp_atomic_response response = {asked->sink_stag, answer->value};
         iwarp_atomic_response_put(payload, &response);
@@ -273,9 +273,11 @@ static bool next_answer(struct soft_qp *qp) {
         message.stag = 0;
     }
     const struct soft_mr *mr = soft_mr_find_remote(answer->key, qp);
-    message.unpinned = mr && mr->region < 0;
+    message.changing =
+        !mr || !(mr->access & (int)SOFT_ACCESS_STILL); /* the application may write */
+    message.unpinned = message.changing && mr && mr->region < 0;
     uint64_t end;
-    lend(&tcp->tx, answer->left, tcp->tx.crc || message.unpinned);
+    lend(&tcp->tx, answer->left, message.changing && (tcp->tx.crc || message.unpinned));
     if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
         return false;
     tcp->sending = SOFT_TCP_ANSWER;

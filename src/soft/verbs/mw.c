@@ -18,6 +18,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/rkey_fence.h"
+#include "soft/soft.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/profile.h"
@@ -109,7 +110,8 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
         return IBV_WC_MW_BIND_ERR;
     if (bind->bind_length == 0)
         return IBV_WC_SUCCESS;
-    const int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+    const int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+                       (int)SOFT_ACCESS_STILL;
     bool writes = bind->bind_access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
     if (!(mr->access & IBV_ACCESS_MW_BIND) ||
         !soft_mr_range(mr, bind->addr, bind->bind_length, 0) ||

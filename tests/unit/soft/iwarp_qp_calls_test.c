@@ -7,6 +7,8 @@
 
 #include <stdatomic.h>
 
+#include "soft/iwarp/qp_tcp.h"
+#include "soft/verbs/mw.h"
 #include "support/rows.h"
 #include "support/socket_calls.h"
 
@@ -53,6 +55,45 @@ static void the_answer_to_a_read_takes_few_calls(void **state) {
     sv_check(p.a.buf, r->bytes, 5);
     assert_true(atomic_load(&bytes_sent) > r->bytes * r->count);
     assert_in_range(atomic_load(&calls), 2 * r->count, r->most * r->count);
+}
+
+struct window {
+    bool mapped, still;
+};
+
+/* Of what may change a copy is summed, in shorter segments. Of what is still none is needed, wherever it lies. */
+static void what_is_still_is_answered_from_where_it_lies(void **state) {
+    const struct window *w = *state;
+    const unsigned bytes = AREA / 4, rights = IBV_ACCESS_REMOTE_READ;
+    tcp_open(&p, &(struct tcp_options){
+                     .o = {.bytes = AREA, .mapped = w->mapped}, .crc = true, .extended = true});
+    struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
+    assert_non_null(mw);
+    uint32_t rkey = mw->rkey ^ 1;
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.b.buf, bytes,
+                                    rights | (w->still ? SOFT_ACCESS_STILL : 0)};
+    assert_int_equal(sv_bind(p.b.qp, mw, rkey, info), 0);
+    tcp_expect(p.b.scq, 5, IBV_WC_SUCCESS);
+    soft_lock(); /* a segment never gets shorter */
+    const unsigned most = soft_qp_of(p.b.qp)->tcp->tx.mulpdu - IWARP_TAGGED_BYTES;
+    soft_unlock();
+    const unsigned whole = (bytes + most - 1) / most;
+    sv_fill(p.b.buf, bytes, 3);
+    struct ibv_send_wr wr = {.wr_id = 1,
+                             .opcode = IBV_WR_RDMA_READ,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {.remote_addr = (uintptr_t)p.b.buf, .rkey = rkey}};
+    assert_int_equal(tcp_post(&p, wr, 0, bytes, 1), 0);
+    tcp_expect(p.a.scq, 1, IBV_WC_SUCCESS);
+    sv_check(p.a.buf, bytes, 3);
+    soft_lock();
+    const uint64_t frames = soft_qp_of(p.a.qp)->tcp->rx.frames;
+    soft_unlock();
+    if (w->still)
+        assert_true(frames <= whole);
+    else
+        assert_true(frames >= bytes / IWARP_TX_LENT_SEGMENT);
+    assert_int_equal(soft_dealloc_mw(mw), 0);
 }
 
 #define BURST 8u
@@ -108,6 +149,9 @@ static void what_was_posted_goes_before_the_end(void **state) {
         tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
 }
 
+#define WINDOW(name, ...)                                                                          \
+    ROW_WITH(NULL, shut, what_is_still_is_answered_from_where_it_lies__##name,                     \
+             what_is_still_is_answered_from_where_it_lies, window, __VA_ARGS__)
 #define READS(name, ...)                                                                           \
     ROW_WITH(NULL, shut, the_answer_to_a_read_takes_few_calls__##name,                             \
              the_answer_to_a_read_takes_few_calls, reads, __VA_ARGS__)
@@ -118,6 +162,9 @@ int main(void) {
         READS(of_64_kib, true, 65536, 50, 4),
         READS(of_a_mib, true, AREA, 20, 20),
         READS(of_a_mib_without_check_values, false, AREA, 20, 20),
+        WINDOW(memory_of_the_device, true, true),
+        WINDOW(memory_of_the_program, false, true),
+        WINDOW(memory_that_may_change, true, false),
         cmocka_unit_test_teardown(what_is_posted_between_two_polls_goes_together, shut),
         cmocka_unit_test_teardown(what_is_posted_goes_without_a_poll, shut),
         cmocka_unit_test_teardown(what_was_posted_goes_before_the_end, shut),
