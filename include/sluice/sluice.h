@@ -149,7 +149,7 @@ typedef enum sluice_log_level {
  * takes it by RDMA READ, or the receiver says where the sender may put it and the sender WRITEs it there.
  */
 typedef enum sluice_rendezvous {
-    SLUICE_RENDEZVOUS_AUTO = 0, /* READ; WRITE over TCP, or where READ is not reliable */
+    SLUICE_RENDEZVOUS_AUTO = 0, /* READ; WRITE where READ is not reliable */
     SLUICE_RENDEZVOUS_READ = 1,
     SLUICE_RENDEZVOUS_WRITE = 2 /* not on iWARP: sluice_open() refuses with EDEVICE */
 } sluice_rendezvous;

@@ -72,8 +72,7 @@ struct fabric_traits {
 enum fabric_lack {
     FABRIC_LACKS_IMMEDIATE = 1, /* WRITE and SEND with immediate data */
     FABRIC_LACKS_ATOMICS = 2,
-    FABRIC_LACKS_ARRIVAL = 4,     /* as sent_is_local, of what is sent to that peer */
-    FABRIC_LACKS_CHEAP_READS = 8, /* answering a READ costs more than a WRITE of the same bytes */
+    FABRIC_LACKS_ARRIVAL = 4, /* as sent_is_local, of what is sent to that peer */
 };
 
 #define FABRIC_FRAMED 424u /* bytes behind the header that a fabric_post_framed takes, at most */
@@ -112,6 +111,12 @@ struct fabric_ops {
      * that waits longest. NULL where the device has no such choice.
      */
     void (*srq_newest_first)(struct ibv_srq *srq);
+
+    /*
+     * An access flag of windows: the owner leaves the memory as it is while the window is bound, so that what the peer READs
+     * need not be copied. 0: the device has no such flag.
+     */
+    unsigned still_access;
 
     /*
      * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's

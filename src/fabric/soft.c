@@ -40,10 +40,9 @@ static unsigned transport_of(struct ibv_qp *qp) {
 }
 
 static unsigned peer_lacks(struct ibv_qp *qp) {
-    unsigned cheap_reads = soft_over_tcp(qp) ? FABRIC_LACKS_CHEAP_READS : 0; /* they are copied */
     return soft_peer_is_plain(qp)
-               ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS | FABRIC_LACKS_ARRIVAL | cheap_reads
-               : cheap_reads;
+               ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS | FABRIC_LACKS_ARRIVAL
+               : 0;
 }
 
 /* It is wherever the threads are that use it. */
@@ -119,6 +118,7 @@ const struct fabric_ops fabric_soft = {
     .framed_most = framed_most,
     .create_extended_qp = create_extended_qp,
     .srq_newest_first = soft_srq_newest_first,
+    .still_access = SOFT_ACCESS_STILL,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,
     .create_id = soft_create_id,

@@ -45,7 +45,7 @@ bool mw_open(sluice_node *n, struct mw *w, const struct mw_bytes *of, struct ibv
         .mr = of->mr,
         .addr = (uintptr_t)of->addr,
         .length = of->bytes,
-        .mw_access_flags = of->rights,
+        .mw_access_flags = of->rights | (of->still ? n->fabric->still_access : 0),
     };
     return true;
 }

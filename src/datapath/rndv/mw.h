@@ -32,6 +32,7 @@ struct mw_bytes {
     uint64_t bytes;
     struct ibv_mr *mr; /* memory a window may be bound on; NULL: register these bytes */
     unsigned rights;   /* IBV_ACCESS_REMOTE_READ or _WRITE */
+    bool still;        /* no program changes them while the key is good */
 };
 
 /*

@@ -263,7 +263,7 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
     }
     uint8_t *at = place_of(a, &lkey);
     struct mw_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
-                          IBV_ACCESS_REMOTE_WRITE};
+                          IBV_ACCESS_REMOTE_WRITE, false};
     if (!mw_open(l->node, window, &of, &wr, &bind)) {
         rndv_retry(l, s);
         return false;
@@ -290,7 +290,7 @@ static bool open_sink(struct sluice_loop *l, struct session *s, struct rndv_rx *
     uint32_t lkey;
     if (!window)
         return false; /* a READ that completes makes the session dirty */
-    struct mw_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE};
+    struct mw_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE, false};
     if (!mw_open(l->node, window, &of, &none, &bind)) {
         rndv_retry(l, s);
         return false;

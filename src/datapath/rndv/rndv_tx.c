@@ -32,9 +32,7 @@ static unsigned way_of(const struct session *s) {
     case SLUICE_RENDEZVOUS_AUTO: /* READ is one message less; see docs/architecture.md */
         break;
     }
-    if (s->node->traits.reads_unsafe || (s->connection.lacks & FABRIC_LACKS_CHEAP_READS))
-        return RNDV_BY_WRITE;
-    return RNDV_BY_READ;
+    return s->node->traits.reads_unsafe ? RNDV_BY_WRITE : RNDV_BY_READ;
 }
 
 /* In the order of the announcements, as the peer delivers them. */
@@ -171,7 +169,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
 
 /* The bytes that the peer is to READ: the message's payload, or its only part. */
 static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_part *part) {
-    struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ};
+    struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ, .still = true};
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
     of.mr = part ? part->region->mr : pool_mr(msg);
     return of;
