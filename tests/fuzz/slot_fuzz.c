@@ -257,6 +257,8 @@ static void forge_slot(struct fuzz_input *in) {
     uint32_t seq = (uint32_t)any(in, w.pos + 1);
     /* Where the number is another, a slot behind the first may be taken for a head, once round the ring. */
     w.mixed |= word != right || len != right_len || seq != w.pos + 1;
+    /* So it is with a message of which a part is overwritten before it was taken. */
+    w.mixed |= w.pos + span - atomic_load(&soft_qp_of(w.qp)->rx_pos) > SOFT_RING_SLOTS;
     for (unsigned i = 0; i < span && i < SOFT_SPAN_MAX; i++) {
         struct soft_slot *slot = &w.to->slot[(w.pos + i) % SOFT_RING_SLOTS];
         memcpy(slot->data, data + i * SOFT_SLOT_PAYLOAD, SOFT_SLOT_PAYLOAD);
