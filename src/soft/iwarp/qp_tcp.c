@@ -20,6 +20,7 @@
 #include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
+#include "soft/iwarp/qp_gather.h"
 #include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_transmit.h"
@@ -53,7 +54,6 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
         return;
     be_patient(qp);
     tcp->turns++;
-    tcp->posted = false;
     tcp->sink = sink;
     tcp->send_held = tcp->take_held = false;
     bool dark = soft_tcp_is_dark(qp, sink), moved = !dark && soft_tcp_receive(qp);
@@ -61,31 +61,28 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     if (tcp->error != 0 && !moved && !tcp->down)
         soft_tcp_lost(qp, sink, IBV_WC_RETRY_EXC_ERR);
     tcp->ack_held = moved && !tcp->down && !soft_tcp_armed(qp) && soft_tcp_holds_acks(qp);
+    bool gathers = soft_tcp_gathers_on(qp);
     if (!tcp->down && !dark && !tcp->ack_held)
-        moved |= soft_tcp_transmit(qp);
+        moved |= gathers ? soft_tcp_gather(qp) : soft_tcp_transmit(qp);
     tcp->sink = NULL;
     if (!tcp->down)
         soft_tcp_hand_on(qp, moved);
 }
 
-/*
- * The first message that is posted after a turn is sent at once; those behind it wait for the next turn, and share one
- * system call. A poller makes that turn soon, else the engine's tick does.
- */
 void soft_tcp_post(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->down || qp->state != IBV_QPS_RTS)
         return;
-    bool gather = tcp->posted && tcp->hot && !soft_tcp_armed(qp), moved = false;
-    tcp->posted = true;
+    bool gathers = soft_tcp_gathers(qp), moved = false;
     if (!soft_tcp_is_dark(qp, NULL))
-        moved = gather ? soft_tcp_gather(qp) : soft_tcp_transmit(qp);
+        moved = gathers ? soft_tcp_gather(qp) : soft_tcp_transmit(qp);
     soft_tcp_hand_on(qp, moved);
 }
 
 void soft_tcp_arm(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     if (qp->tcp && !qp->tcp->down) {
+        qp->tcp->gather.armed_turn = qp->tcp->turns;
         soft_tcp_cool(qp);
         if (ld(qp->attention)) /* something came between the last turn and the arming */
             soft_tcp_want_tick(qp);

@@ -44,6 +44,15 @@ struct soft_tcp_ack {
     uint32_t behind; /* answers between the acknowledgement before it and this one */
 };
 
+/* Whether messages wait for others: qp_gather.h. */
+struct soft_tcp_gather {
+    bool posted;         /* since the last turn */
+    bool many;           /* more than once */
+    bool streams;        /* many were posted between the last two turns between which any was */
+    uint8_t kept;        /* turns that did not send what waits */
+    uint32_t armed_turn; /* the last one before a CQ was armed */
+};
+
 struct soft_tcp {
     struct soft_tcp_socket *socket; /* NULL: taken away, to be read and closed; qp_end.h */
     int fd;
@@ -52,8 +61,7 @@ struct soft_tcp {
     bool dry;       /* the last read emptied the socket, and the CQ's set reported nothing since */
     bool by_engine; /* the engine makes this turn */
     bool patient;   /* TCP's time limits are set */
-    bool posted;    /* a message was sent by a post since the last turn */
-    bool gathered;  /* messages of further posts wait for the next turn */
+    bool gathered;  /* messages wait for others, to be sent by one system call */
     bool more;      /* a turn of sending ended before all was sent */
     bool full;      /* a message waits for room in its CQ */
     bool answer_turn;  /* if a request and an answer wait, the answer goes first */
@@ -75,10 +83,11 @@ struct soft_tcp {
     struct soft_cm_tcp_origin origin; /* the peer's address, to count them by; control lock */
     int error;                        /* the errno that ended sending */
     uint32_t watched;                 /* events the engine watches for */
-    uint32_t turns;                   /* of progress, by pollers and the engine */
-    uint32_t empty;                   /* turns since something moved */
-    uint64_t moved_ns;                /* 0: something moved since the clock was last read */
-    unsigned seen_polls[2];           /* counts of polls of both CQs, when last compared */
+    struct soft_tcp_gather gather;
+    uint32_t turns;         /* of progress, by pollers and the engine */
+    uint32_t empty;         /* turns since something moved */
+    uint64_t moved_ns;      /* 0: something moved since the clock was last read */
+    unsigned seen_polls[2]; /* counts of polls of both CQs, when last compared */
     uint8_t ord, ird;
     struct sink *sink; /* of the current turn */
     /* Effects of a fault plan, or of a port that is down; qp_fault.c. */

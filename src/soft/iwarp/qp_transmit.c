@@ -19,6 +19,7 @@
 #include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
+#include "soft/iwarp/qp_gather.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/stock.h"
 #include "soft/iwarp/wire.h"
@@ -346,10 +347,8 @@ static bool next_message(struct soft_qp *qp) {
             return false;
     }
     tcp->answer_turn = !tcp->answer_turn;
-    if (tcp->answer_turn ? next_answer(qp) || next_request(qp)
-                         : next_request(qp) || next_answer(qp))
-        return true;
-    return !tcp->tx.open && soft_tcp_asks(qp) && soft_tcp_ask(qp, true);
+    return tcp->answer_turn ? next_answer(qp) || next_request(qp)
+                            : next_request(qp) || next_answer(qp);
 }
 
 void soft_tcp_answer_last(struct soft_qp *qp) {
@@ -360,14 +359,6 @@ void soft_tcp_answer_last(struct soft_qp *qp) {
            qp->answer[tcp->answer_at % SOFT_RD_ATOMIC].left == 0 && next_answer(qp))
         continue;
     (void)iwarp_stream_send(tcp->fd, &tcp->tx, SOFT_TCP_TURN);
-}
-
-#define GATHER_FRAMES 16u
-#define GATHER_BYTES 16384u
-
-/* The batch has few frames, so others are likely to join them in the same system call. */
-static bool is_little(const struct iwarp_tx *tx) {
-    return !tx->open && tx->frames < GATHER_FRAMES && tx->framed - tx->sent < GATHER_BYTES;
 }
 
 static bool transmit(struct soft_qp *qp, bool gather) {
@@ -387,11 +378,15 @@ static bool transmit(struct soft_qp *qp, bool gather) {
     do {
         while (next_message(qp))
             continue;
+        bool waits = gather && soft_tcp_is_little(tx);
+        if (!waits && !tx->open && soft_tcp_asks(qp)) /* once for all that is sent */
+            (void)soft_tcp_ask(qp, true);
         if (!tx->open && tx->sent == tx->framed)
             break;
-        tcp->gathered = gather && is_little(tx);
-        if (tcp->gathered)
+        tcp->gathered = waits;
+        if (waits)
             break;
+        tcp->gather.kept = 0;
         int error = iwarp_stream_send(tcp->fd, tx, SOFT_TCP_TURN);
         settle(qp);
         if (error == EAGAIN)

@@ -123,8 +123,65 @@ static void what_is_posted_between_two_polls_goes_together(void **state) {
                   received += (unsigned)ibv_poll_cq(p.b.rcq, 1, &wc),
                   sent == 1 && received == BURST));
     }
-    /* The first of a burst, and the others; where the queue pair was quiet, as this thread had no CPU, each. */
+    /* One call each; where the queue pair was quiet, as this thread had no CPU, one for each message. */
     assert_in_range(with_payload, BURSTS, 4 * BURSTS);
+}
+
+static unsigned posted, sent, received; /* bursts, signalled messages, messages */
+
+/* a makes a turn. */
+static void turn(void) {
+    struct ibv_wc wc;
+    sent += (unsigned)ibv_poll_cq(p.a.scq, 1, &wc);
+}
+
+/* Both ends, until all has come. Returns the calls since this thread began to count. */
+static unsigned take_all(void) {
+    struct ibv_wc wc;
+    sv_until((turn(), received += (unsigned)ibv_poll_cq(p.b.rcq, 1, &wc),
+              sent == posted && received == posted * BURST));
+    unsigned n = with_payload;
+    with_payload = 0;
+    return n;
+}
+
+static void post_and_count(void) {
+    post_burst();
+    posted++;
+}
+
+static void open_counted(void) {
+    posted = sent = received = with_payload = 0;
+    open_pair();
+}
+
+/* As the messages between the last two turns were many, these are likely to be. */
+static void behind_many_messages_the_first_waits_too(void **state) {
+    (void)state;
+    open_counted();
+    unsigned alone = 0;
+    sv_until((post_and_count(), alone += take_all() == 1, alone >= 20));
+}
+
+/* Posts a burst, and polls. True: that was a turn that sent nothing, as there is no acknowledgement yet. */
+static bool keep_back(void) {
+    const struct soft_tcp *tcp = soft_qp_of(p.a.qp)->tcp;
+    post_and_count();
+    soft_lock();
+    uint32_t before = tcp->turns;
+    soft_unlock();
+    turn();
+    soft_lock();
+    bool kept = tcp->turns != before && tcp->gathered;
+    soft_unlock();
+    return kept;
+}
+
+static void what_the_peer_did_not_acknowledge_yet_lets_others_wait(void **state) {
+    (void)state;
+    open_counted();
+    unsigned kept = 0;
+    sv_until((post_and_count(), turn(), kept += keep_back(), (void)take_all(), kept >= 20));
 }
 
 /* By the engine: nobody polls the sender's CQs. */
@@ -166,6 +223,8 @@ int main(void) {
         WINDOW(memory_of_the_program, false, true),
         WINDOW(memory_that_may_change, true, false),
         cmocka_unit_test_teardown(what_is_posted_between_two_polls_goes_together, shut),
+        cmocka_unit_test_teardown(behind_many_messages_the_first_waits_too, shut),
+        cmocka_unit_test_teardown(what_the_peer_did_not_acknowledge_yet_lets_others_wait, shut),
         cmocka_unit_test_teardown(what_is_posted_goes_without_a_poll, shut),
         cmocka_unit_test_teardown(what_was_posted_goes_before_the_end, shut),
     };
