@@ -140,12 +140,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: raw-tcp [--lat | --bw] [BYTES [COUNT]]\n");
         return 2;
     }
-    buf = calloc(1, bytes > AT_ONCE ? bytes : AT_ONCE);
+    size_t room = bytes > AT_ONCE ? bytes : AT_ONCE;
+    buf = malloc(room);
+    must(buf != NULL, "malloc");
+    memset(buf, 1, room); /* else all of it were the one page of zeros */
     struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof addr;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
-    must(buf && bind(listener, (struct sockaddr *)&addr, sizeof addr) == 0 &&
-             listen(listener, 1) == 0 &&
+    must(bind(listener, (struct sockaddr *)&addr, sizeof addr) == 0 && listen(listener, 1) == 0 &&
              getsockname(listener, (struct sockaddr *)&addr, &length) == 0,
          "listen");
     pid_t child = fork();
