@@ -39,11 +39,15 @@ static uint8_t *side_at(struct iwarp_tx *tx) {
     return (tx->lent ? tx->lent : tx->side) + tx->side_bytes;
 }
 
+static uint64_t bytes_max(const struct iwarp_tx *tx) {
+    return tx->crc ? IWARP_TX_BYTES : IWARP_TX_BYTES_UNSUMMED;
+}
+
 /* For one more frame, with so many pieces that are not copied, or so many bytes that are. */
 static bool has_room(const struct iwarp_tx *tx, unsigned pieces, uint64_t copy) {
     copy = copy < IWARP_TX_COPY ? IWARP_TX_COPY : copy;
     copy = copy < copy_segment(tx) ? copy : copy_segment(tx);
-    return tx->frames < IWARP_TX_FRAMES && tx->framed - tx->sent < IWARP_TX_BYTES &&
+    return tx->frames < IWARP_TX_FRAMES && tx->framed - tx->sent < bytes_max(tx) &&
            tx->iov_count + pieces + 2 <= IWARP_TX_IOV && side_room(tx) >= IWARP_TX_AROUND + copy;
 }
 

@@ -28,10 +28,12 @@
 #include "soft/iwarp/terminate.h"
 
 /*
- * No frame is added to so many unsent bytes: the kernel copies payload that a cache still has from the check value. Large
- * messages come in parts of 256 KiB: so the end of one, and what asks for its acknowledgement, are no system call of their own.
+ * No frame is added to so many unsent bytes. With check values the kernel so copies payload that a cache still has from the
+ * summing; without them a call is worth more. Large messages come in parts of 256 KiB: so the end of one, and what asks for
+ * its acknowledgement, are no system call of their own.
  */
 #define IWARP_TX_BYTES ((256u << 10) + 4096u)
+#define IWARP_TX_BYTES_UNSUMMED ((512u << 10) + 4096u)
 #define IWARP_TX_FRAMES 64u   /* of a batch */
 #define IWARP_TX_PIECES 32u   /* of a message's payload */
 #define IWARP_TX_IOV 256u     /* of a batch */

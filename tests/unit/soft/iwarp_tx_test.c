@@ -229,6 +229,7 @@ static void a_large_message_takes_several_batches(void **state) {
                                   sizeof large / IWARP_TX_PIECES};
     struct iwarp_tx_message message = {
         .opcode = IWARP_WRITE, .piece = piece, .pieces = IWARP_TX_PIECES};
+    const uint64_t bytes_max = tx->crc ? IWARP_TX_BYTES : IWARP_TX_BYTES_UNSUMMED;
     for (unsigned mulpdu = IWARP_MULPDU_MIN; mulpdu <= IWARP_MULPDU_MAX; mulpdu = mulpdu * 3 + 3) {
         uint64_t end, from = tx->framed;
         tx->mulpdu = mulpdu;
@@ -236,7 +237,7 @@ static void a_large_message_takes_several_batches(void **state) {
         tx->sent = tx->framed = 0;
         assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
         assert_true(tx->frames <= IWARP_TX_FRAMES && tx->iov_count <= IWARP_TX_IOV);
-        assert_true(tx->framed - tx->sent < IWARP_TX_BYTES + iwarp_fpdu_bytes(mulpdu));
+        assert_true(tx->framed - tx->sent < bytes_max + iwarp_fpdu_bytes(mulpdu));
         if (tx->open)
             assert_int_equal(iwarp_tx_begin(tx, &message, &from), EAGAIN);
         send_all(tx, 0);
@@ -255,17 +256,24 @@ static void a_large_message_takes_several_batches(void **state) {
 }
 
 /* As large messages go in such parts: the end of one, and what asks for its acknowledgement, are no call of their own. */
+struct parts {
+    bool crc;
+    unsigned count;
+};
+
+/* Together with what asks for its acknowledgement. Two parts do, if there is nothing to sum. */
 static void a_part_of_a_large_message_goes_in_one_batch(void **state) {
-    (void)state;
+    const struct parts *parts = *state;
     static uint8_t part[256u << 10];
     uint8_t asks[IWARP_READ_BYTES];
-    struct iwarp_tx *tx = sender(true, iwarp_mulpdu(32768));
+    struct iwarp_tx *tx = sender(parts->crc, iwarp_mulpdu(32768));
     struct iwarp_tx_message message = {
         .opcode = IWARP_WRITE, .piece = &(struct iovec){part, sizeof part}, .pieces = 1};
     const struct iovec *iov;
     uint64_t end;
     size_t bytes = 0;
-    assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
+    for (unsigned i = 0; i < parts->count; i++)
+        assert_int_equal(iwarp_tx_begin(tx, &message, &end), 0);
     iwarp_read_put(asks, &(struct iwarp_read){.bytes = 0});
     message = (struct iwarp_tx_message){
         .opcode = IWARP_READ_REQUEST, .piece = &(struct iovec){asks, sizeof asks}, .pieces = 1};
@@ -436,6 +444,10 @@ static void what_is_too_much_for_a_message_is_refused(void **state) {
 #define TRIP(name, ...)                                                                            \
     ROW(every_size_arrives__##name, every_size_arrives, trip, __VA_ARGS__, false)
 
+#define PARTS(name, ...)                                                                           \
+    ROW(a_part_of_a_large_message_goes_in_one_batch__##name,                                       \
+        a_part_of_a_large_message_goes_in_one_batch, parts, __VA_ARGS__)
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bytes_are_soft_iwarps),
@@ -451,7 +463,8 @@ int main(void) {
         cmocka_unit_test(what_the_device_makes_itself_arrives),
         cmocka_unit_test(a_batch_has_many_small_messages_in_one_piece),
         cmocka_unit_test(a_large_message_takes_several_batches),
-        cmocka_unit_test(a_part_of_a_large_message_goes_in_one_batch),
+        PARTS(summed, true, 1),
+        PARTS(unsummed, false, 2),
         CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0, false),
         CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000, false),
         CHANGES(to_what_is_lent, true, 1450, 0, sizeof wire, 0, true),
