@@ -11,6 +11,7 @@
 
 #define LITTLE_FRAMES 16u
 #define LITTLE_BYTES 16384u
+#define MUCH_BYTES 65536u
 #define KEPT_TURNS 2u /* more would gain nothing, and less with a small window */
 #define ARMED_TURNS                                                                                \
     64u /* so many turns after its CQ was armed, a thread is taken for one that spins */
@@ -21,7 +22,7 @@ bool soft_tcp_is_little(const struct iwarp_tx *tx) {
 
 bool soft_tcp_gathers(struct soft_qp *qp) {
     struct soft_tcp_gather *g = &qp->tcp->gather;
-    bool waits = (g->posted || g->streams) && qp->tcp->hot && !soft_tcp_armed(qp);
+    bool waits = (g->posted || g->streams || g->much) && qp->tcp->hot && !soft_tcp_armed(qp);
     g->many |= g->posted;
     g->posted = true;
     return waits;
@@ -31,6 +32,8 @@ bool soft_tcp_gathers_on(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     struct soft_tcp_gather *g = &tcp->gather;
     bool posted = g->posted;
+    g->much = tcp->tx.sent - g->sent >= MUCH_BYTES;
+    g->sent = tcp->tx.sent;
     if (posted)
         g->streams = g->many;
     g->posted = g->many = false;

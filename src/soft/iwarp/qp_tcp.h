@@ -49,6 +49,8 @@ struct soft_tcp_gather {
     bool posted;         /* since the last turn */
     bool many;           /* more than once */
     bool streams;        /* many were posted between the last two turns between which any was */
+    bool much;           /* was sent between the last two turns */
+    uint64_t sent;       /* the position at the last turn */
     uint8_t kept;        /* turns that did not send what waits */
     uint32_t armed_turn; /* the last one before a CQ was armed */
 };

@@ -163,6 +163,31 @@ static void behind_many_messages_the_first_waits_too(void **state) {
     sv_until((post_and_count(), alone += take_all() == 1, alone >= 20));
 }
 
+/* The peer takes much before it can take this one. */
+static void behind_a_large_message_a_small_one_waits_too(void **state) {
+    (void)state;
+    const struct soft_tcp *tcp;
+    unsigned waited = 0;
+    struct ibv_send_wr large = {.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE};
+    posted = sent = received = with_payload = 0;
+    tcp_open(&p, &(struct tcp_options){.o = {.bytes = AREA}, .crc = true, .extended = true});
+    tcp = soft_qp_of(p.a.qp)->tcp;
+    large.wr.rdma.remote_addr = (uintptr_t)p.b.buf;
+    large.wr.rdma.rkey = p.open->rkey;
+    for (unsigned i = 1; waited < 20; i++) {
+        assert_int_equal(tcp_post(&p, large, 0, AREA / 4, 1), 0);
+        turn();
+        tcp_recv(&p, i, 0, 64, 1);
+        assert_int_equal(sv_send(&p.a, i, 0, 64, IBV_SEND_SIGNALED), 0);
+        soft_lock();
+        waited += tcp->gathered;
+        soft_unlock();
+        sv_until((turn(), received += (unsigned)ibv_poll_cq(p.b.rcq, 1, &(struct ibv_wc){0}),
+                  sent == i && received == i));
+        assert_true(i < 100000);
+    }
+}
+
 /* Posts a burst, and polls. True: that was a turn that sent nothing, as there is no acknowledgement yet. */
 static bool keep_back(void) {
     const struct soft_tcp *tcp = soft_qp_of(p.a.qp)->tcp;
@@ -224,6 +249,7 @@ int main(void) {
         WINDOW(memory_that_may_change, true, false),
         cmocka_unit_test_teardown(what_is_posted_between_two_polls_goes_together, shut),
         cmocka_unit_test_teardown(behind_many_messages_the_first_waits_too, shut),
+        cmocka_unit_test_teardown(behind_a_large_message_a_small_one_waits_too, shut),
         cmocka_unit_test_teardown(what_the_peer_did_not_acknowledge_yet_lets_others_wait, shut),
         cmocka_unit_test_teardown(what_is_posted_goes_without_a_poll, shut),
         cmocka_unit_test_teardown(what_was_posted_goes_before_the_end, shut),
