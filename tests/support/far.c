@@ -92,14 +92,20 @@ void far_start(struct peer *peer, const char *format, ...) {
 }
 
 int far_end(struct peer *peer) {
-    char rest[512];
+    char rest[2048];
+    size_t at = 0;
+    ssize_t n;
     int status;
     close(peer->in);
-    while (read(peer->out, rest, sizeof rest) > 0)
-        ;
+    while ((n = read(peer->out, rest + at, sizeof rest - 1 - at)) > 0)
+        at = at + (size_t)n < sizeof rest - 1 ? at + (size_t)n : 0;
+    rest[at] = 0;
     close(peer->out);
     must(waitpid(peer->pid, &status, 0) == peer->pid);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (status != 0) /* the test ends with this, or expects it */
+        print_message("over there, at its end: %s\n", rest);
+    return status;
 }
 
 void far_expect(struct peer *peer, const char *words) {
