@@ -4,11 +4,12 @@
  *
  * A message that is alone between two turns is sent at once, so a ping-pong waits for nothing. If more than one was
  * posted between two turns, those behind it wait for the next turn; and as many are likely to follow, so do all that are
- * posted from then on, the first one too, until one is alone again. So does a message behind a turn that sent much, which
-the peer takes first. While the peer still has to acknowledge what was
- * sent before, and the application goes on posting, such a batch waits for a few more turns: small batches would
- * otherwise stay small, as the peer acknowledges each, and the application posts no more than was acknowledged. A thread
- * that sleeps between its turns makes none soon, so nothing waits for them.
+ * posted from then on, the first one too, until one is alone again. So does a message behind a turn that sent much,
+ * which the peer takes first.
+ *
+ * While the peer still has to acknowledge what was sent before, and the application goes on posting, such a batch waits
+ * for a few more turns: small batches would otherwise stay small, as the peer acknowledges each, and the application
+ * posts no more than was acknowledged. It does not if the thread sleeps between its turns, for it makes none soon.
  *
  * A poller makes the next turn soon, else the engine's tick does.
  *
