@@ -433,7 +433,8 @@ SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
  * What was accepted is sent for up to grace_ns first, then what is left ends with ECLOSED. From this call on
  * nothing new is accepted from any thread: sends, requests, answers and puts return ECLOSED. Requests of the peer
  * that are not answered by then have the outcome EUNKNOWN there at once. Then the peer is told. Bytes on their way to
- * it get half a second for each step of progress, and 2 s in all, before CLOSED comes in any case.
+ * it get half a second for each step of progress, and 2 s in all, before CLOSED comes in any case; on InfiniBand and
+ * RoCE, where a packet that was lost is sent again after the QP's timeout, twice that timeout more, and 5 s in all.
  */
 SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
 

@@ -38,6 +38,7 @@
 #define INLINE_UNKNOWN UINT32_MAX /* there was no queue pair yet */
 #define LINGER_NS 100000000ull /* between two looks whether a farewell moves on: session/close.c */
 #define LEAVE_NS 2000000000ull /* how long it may take */
+#define LEAVE_MOST_NS 5000000000ull /* the same where the device repeats what was lost */
 #define DRAIN_NS 1000000000ull /* between two looks whether a queue pair still drains: drain.c */
 #define CLOSE_EXTRA_NS 5000000000ull /* sluice_close() gives up on a session after this */
 
@@ -135,6 +136,11 @@ sluice_node *context_at(uint32_t index);
 /* Brackets a call that needs the node open throughout. False: it is not. */
 bool context_call_begin(sluice_node *n);
 void context_call_end(sluice_node *n);
+
+/* How long a farewell may take. */
+static inline uint64_t node_leave_ns(const sluice_node *n) {
+    return n->traits.repeats ? LEAVE_MOST_NS : LEAVE_NS;
+}
 
 /* Hands a message of a session to the CM thread. Any thread. */
 static inline void cm_post(sluice_node *n, struct session *s, enum cm_msg verb) {

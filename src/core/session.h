@@ -182,6 +182,7 @@ struct session_close {
     uint64_t leave_end_ns; /* of LEAVING: when it is over, whatever moved */
     uint32_t leave_head;   /* of the send queue, at the last look */
     uint32_t silent_looks; /* in a row */
+    uint32_t looks_most;   /* so many in a row are one that is gone */
     uint32_t bye_index;    /* in the send queue */
     bool bye_posted, hungup, reason_provisional;
     bool waits_for_pins; /* CLOSED waits for a thread that is inside */

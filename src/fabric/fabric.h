@@ -59,13 +59,14 @@ struct hwloc_bitmap_s;
  * sink_is_target: the memory a READ goes to needs REMOTE_WRITE.
  * reads_unsafe: a READ of more than one packet may deliver wrong bytes when packets were lost (Soft-RoCE of 7.2).
  * no_immediate: there is no WRITE with immediate data.
+ * repeats: what was lost on its way is sent again when the timeout of the queue pair is over, and no sooner.
  */
 struct fabric_traits {
     bool drains_shared, exact_windows;
 
     bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
     bool silent_in_err, flushes_twice, sends_in_place, sent_is_local, sink_is_target, no_immediate;
-    bool reads_unsafe;
+    bool reads_unsafe, repeats;
 };
 
 /* peer_lacks() */

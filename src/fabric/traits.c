@@ -31,5 +31,6 @@ void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device
         .sink_is_target = iwarp,
         .reads_unsafe = !nic && !iwarp,
         .no_immediate = iwarp,
+        .repeats = !iwarp,
     };
 }

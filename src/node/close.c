@@ -123,7 +123,7 @@ static uint64_t real_now(void) {
 /* For how long sessions may take to end after the grace, as the closing thread sees it. */
 struct patience {
     struct stuck stuck; /* its own looks */
-    uint64_t look_ns, until_ns;
+    uint64_t look_ns, until_ns, extra_ns;
 };
 
 /* Time counts while no thread is in the way: a thread that is keeps its sessions, which end when it is out. */
@@ -133,17 +133,19 @@ static bool is_patient(struct patience *patience, uint64_t real) {
         patience->look_ns = real + STUCK_LOOK_NS;
     }
     if (stuck_any(&patience->stuck) || patience->until_ns == 0)
-        patience->until_ns = real + CLOSE_EXTRA_NS;
+        patience->until_ns = real + patience->extra_ns;
     return real < patience->until_ns;
 }
 
 static void end_sessions(sluice_node *n, uint64_t grace_ns) {
     uint64_t limit = grace_ns > LINGER_NS ? grace_ns : LINGER_NS;
-    uint64_t last = grace_ns > LEAVE_NS ? grace_ns : LEAVE_NS; /* of a farewell */
+    uint64_t leave = node_leave_ns(n);
+    uint64_t last = grace_ns > leave ? grace_ns : leave; /* of a farewell */
     uint64_t start = real_now(), now = env_now(&n->env);
     uint64_t due = last > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + last;
     uint64_t revoke_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
-    struct patience patience = {.stuck = {.n = n, .calls_over = true}};
+    struct patience patience = {.stuck = {.n = n, .calls_over = true},
+                                .extra_ns = leave + CLOSE_EXTRA_NS - LEAVE_NS};
     atomic_store(&n->close_deadline_ns, due);
     while (session_table_used_count(n->index) > 0) {
         uint64_t real = real_now();

@@ -40,6 +40,7 @@
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
 #define SILENT_LOOKS 5u    /* at a BYE that the peer does not take */
+#define REPEATS 2u         /* that it gets, where it may have been lost */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     int error = s->node->fabric->modify_qp(s->connection.qp, attr, mask);
@@ -135,13 +136,30 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     release(l, s);
 }
 
+/*
+ * How long nothing may move. A device that repeats is silent for the timeout of the queue pair when a packet was lost, and
+ * a queue pair that is destroyed repeats nothing.
+ */
+static uint64_t silence_of(const struct session *s) {
+    uint64_t silence = SILENT_LOOKS * LINGER_NS;
+    struct ibv_qp_attr attr = {0};
+    struct ibv_qp_init_attr init;
+    if (!s->node->traits.repeats || s->connection.qp == NULL ||
+        s->node->fabric->query_qp(s->connection.qp, &attr, IBV_QP_TIMEOUT, &init) != 0 ||
+        attr.timeout == 0)
+        return silence;
+    silence += REPEATS * (UINT64_C(4096) << (attr.timeout & 31));
+    return silence < LEAVE_MOST_NS ? silence : LEAVE_MOST_NS;
+}
+
 /* The last words are on their way; grace that is left is theirs. */
 static void begin_leaving(struct sluice_loop *l, struct session *s) {
-    uint64_t now = loop_clock(l), grace_end = s->close.deadline_ns;
+    uint64_t now = loop_clock(l), grace_end = s->close.deadline_ns, silence = silence_of(s);
     session_set_state(s, SESSION_LEAVING);
-    s->close.leave_end_ns = now + LEAVE_NS;
+    s->close.leave_end_ns = now + node_leave_ns(s->node);
     s->close.leave_head = s->connection.sq.head;
     s->close.silent_looks = 0;
+    s->close.looks_most = (uint32_t)(silence / LINGER_NS);
     set_deadline(l, s, grace_end > now + LINGER_NS ? grace_end : now + LINGER_NS);
 }
 
@@ -150,7 +168,7 @@ static bool leaving_goes_on(struct sluice_loop *l, struct session *s) {
     bool moved = s->connection.sq.head != s->close.leave_head;
     s->close.leave_head = s->connection.sq.head;
     s->close.silent_looks = moved ? 0 : s->close.silent_looks + 1;
-    if (s->close.silent_looks >= SILENT_LOOKS || l->now_ns >= s->close.leave_end_ns)
+    if (s->close.silent_looks >= s->close.looks_most || l->now_ns >= s->close.leave_end_ns)
         return false;
     set_deadline(l, s, l->now_ns + LINGER_NS);
     return s->close.deadline_ns > l->now_ns;

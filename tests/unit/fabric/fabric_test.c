@@ -327,6 +327,7 @@ static void an_iwarp_device_is_told_by_its_transport(void **state) {
         assert_int_equal(traits.silent_in_err, kernel);
         assert_int_equal(traits.flushes_twice, kernel);
         assert_false(iwarp && traits.reads_unsafe);
+        assert_int_equal(traits.repeats, !iwarp);
         assert_int_equal(traits.sends_in_place, kernel);
         assert_false(iwarp && (traits.drains_shared || traits.exact_windows));
     }

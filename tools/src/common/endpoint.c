@@ -17,7 +17,8 @@
 #define WAITING_NS UINT64_C(3000000000) /* a queued client is told "busy" after that */
 #define ASLEEP_NS UINT64_C(20000000)    /* between looks for a signal */
 #define WAITING_LOOKS 1023u             /* polls between two looks at the queue, less one */
-#define HANGUP_NS UINT64_C(2000000000)
+#define HANGUP_NS UINT64_C(5000000000)  /* two repeats of a packet that was lost on RoCE */
+#define CLOSE_NS UINT64_C(500000000)
 #define QUIET_NS UINT64_C(30000000000)
 #define BUSY_CODE 1
 
@@ -94,7 +95,7 @@ int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
 void endpoint_close(struct endpoint *ep) {
     tool_stop_wakes(NULL);
     if (ep->node != NULL)
-        sluice_close(ep->node, tool_stopped() ? 0 : HANGUP_NS / 4);
+        sluice_close(ep->node, tool_stopped() ? 0 : CLOSE_NS);
     ep->node = NULL;
     ep->loop = NULL;
     pin_release(&ep->pin);
