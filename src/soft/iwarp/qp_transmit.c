@@ -32,10 +32,22 @@
 
 /* ---- work requests --------------------------------------------------------------------------------------- */
 
+static bool has_frames(const struct soft_wqe *wqe) {
+    return wqe->opcode != IBV_WR_BIND_MW && wqe->opcode != IBV_WR_LOCAL_INV;
+}
+
+/* Where the next work request ends. One that has no frames ends with the one before it: what asks behind that is not waited for. */
+static uint32_t end_of(const struct soft_qp *qp, const struct soft_wqe *wqe) {
+    if (has_frames(wqe))
+        return soft_tcp_position(qp->tcp->tx.framed);
+    return qp->sq_next != qp->sq_head ? qp->sq[(qp->sq_next - 1) & qp->sq_mask].end
+                                      : ld(qp->tx_acked);
+}
+
 /* The next work request is in frames, or needed none. */
 static void framed(struct soft_qp *qp) {
     struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);
-    wqe->end = soft_tcp_position(qp->tcp->tx.framed);
+    wqe->end = end_of(qp, wqe);
     qp->sq_next++;
     st(qp->unretired, qp->sq_tail - qp->sq_head);
     if ((wqe->flags & IBV_SEND_SIGNALED) && !wqe->waiting)

@@ -209,6 +209,42 @@ static void what_the_peer_did_not_acknowledge_yet_lets_others_wait(void **state)
     sv_until((post_and_count(), turn(), kept += keep_back(), (void)take_all(), kept >= 20));
 }
 
+/* READs that b has asked for, those of no bytes among them. */
+static uint32_t questions(void) {
+    soft_lock();
+    uint32_t all = soft_qp_of(p.b.qp)->tcp->tx.msn[IWARP_QUEUE_REQUEST];
+    soft_unlock();
+    return all;
+}
+
+/* Behind a message that is acknowledged, and so behind the frame that asked for that. */
+static void a_key_is_taken_back_without_a_question(void **state) {
+    (void)state;
+    open_pair();
+    struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
+    assert_non_null(mw);
+    uint32_t rkey = mw->rkey ^ 1;
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.b.buf, 64, IBV_ACCESS_REMOTE_READ};
+    for (unsigned queued = 0; queued < 2;
+         queued++) { /* what is in front of it is complete, or not yet */
+        assert_int_equal(sv_bind(p.b.qp, mw, rkey, info), 0);
+        tcp_expect(p.b.scq, 5, IBV_WC_SUCCESS);
+        assert_int_equal(sv_recv(&p.a, 1, 0, 64), 0);
+        assert_int_equal(sv_send(&p.b, 1, 0, 64, IBV_SEND_SIGNALED), 0);
+        if (!queued)
+            tcp_expect(p.b.scq, 1, IBV_WC_SUCCESS);
+        tcp_expect(p.a.rcq, 1, IBV_WC_SUCCESS);
+        uint32_t before = questions();
+        assert_int_equal(sv_invalidate(p.b.qp, rkey), 0);
+        if (queued)
+            tcp_expect(p.b.scq, 1, IBV_WC_SUCCESS);
+        tcp_expect(p.b.scq, 6, IBV_WC_SUCCESS);
+        assert_int_equal(questions(), before);
+        rkey = ibv_inc_rkey(rkey);
+    }
+    assert_int_equal(soft_dealloc_mw(mw), 0);
+}
+
 /* By the engine: nobody polls the sender's CQs. */
 static void what_is_posted_goes_without_a_poll(void **state) {
     (void)state;
@@ -251,6 +287,7 @@ int main(void) {
         cmocka_unit_test_teardown(behind_many_messages_the_first_waits_too, shut),
         cmocka_unit_test_teardown(behind_a_large_message_a_small_one_waits_too, shut),
         cmocka_unit_test_teardown(what_the_peer_did_not_acknowledge_yet_lets_others_wait, shut),
+        cmocka_unit_test_teardown(a_key_is_taken_back_without_a_question, shut),
         cmocka_unit_test_teardown(what_is_posted_goes_without_a_poll, shut),
         cmocka_unit_test_teardown(what_was_posted_goes_before_the_end, shut),
     };
