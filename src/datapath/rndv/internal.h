@@ -27,11 +27,12 @@
 struct iov_part;
 struct wr_batch;
 
-#define RNDV_NUMBERS 16u /* rendezvous numbers of one direction */
-#define RNDV_RX_MAX 48u  /* RNDV_NUMBERS under way, and these many that wait to be delivered */
+#define RNDV_NUMBERS 32u     /* rendezvous numbers of one direction, at most */
+#define RNDV_NUMBERS_FEW 16u /* of a peer that does not know of more, or whose memory is shared */
+#define RNDV_RX_MAX 64u /* RNDV_NUMBERS under way, and as many again that wait to be delivered */
 #define RNDV_CHUNK_BYTES (256u << 10) /* of one READ or WRITE */
-#define RNDV_SHARE_NIC (1u << 20)     /* READ or written for one session in one turn, about */
-#define RNDV_SHARE_SOFTWARE                                                                        \
+#define RNDV_SHARE (1u << 20)         /* READ or written for one session in one turn, about */
+#define RNDV_SHARE_COPIED                                                                          \
     (1u << 17) /* where a READ is a copy by this CPU: no more than its cache holds */
 #define RNDV_BY_READ 1u
 #define RNDV_BY_WRITE 2u
@@ -120,6 +121,9 @@ static inline void rndv_dirty(struct sluice_loop *l, struct session *s) {
     s->rndv->todo = true;
     loop_dirty(l, s);
 }
+
+/* How many rendezvous numbers the two sides agreed on, in each direction. */
+uint32_t rndv_numbers(const struct session *s);
 
 /* The session's, made with the first large message. NULL: no memory, tried again. */
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s);

@@ -18,10 +18,12 @@
 #include "datapath/tx/post.h"
 
 /*
- * Measured with sluice-bw on the software device. A NIC's was not measured: a round trip more and two
- * requests are worth some fragments there.
+ * Measured with sluice-bw on the software device: from there on a stream is faster so. Over TCP one message alone would be
+ * faster in fragments yet, by two round trips. A NIC's was not measured: a round trip more and two requests are worth
+ * some fragments there.
  */
-#define SWITCH_SOFTWARE (8u << 10)
+#define SWITCH_COPIED (8u << 10)
+#define SWITCH_TCP (32u << 10)
 #define SWITCH_NIC (64u << 10)
 /*
  * Fragments, where keys are not for one message alone. On Soft-RoCE 64 KiB messages by READ or WRITE were measured
@@ -36,8 +38,10 @@ uint64_t rndv_threshold(const struct session *s) {
         return UINT64_MAX;
     if (above == 0 && !s->node->traits.exact_windows)
         above = SWITCH_OTHER;
+    else if (above == 0 && s->connection.copies)
+        above = SWITCH_COPIED;
     else if (above == 0)
-        above = s->node->fabric->software ? SWITCH_SOFTWARE : SWITCH_NIC;
+        above = s->node->fabric->software ? SWITCH_TCP : SWITCH_NIC;
     return above > s->tx.frame_payload ? above : s->tx.frame_payload;
 }
 
@@ -54,6 +58,11 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
     l->totals_moved = true;
     session_block(s);
     (void)loop_retry(l, s);
+}
+
+uint32_t rndv_numbers(const struct session *s) {
+    bool agreed = s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS;
+    return agreed ? RNDV_NUMBERS : RNDV_NUMBERS_FEW;
 }
 
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
@@ -156,7 +165,7 @@ uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t 
 
 static void move(struct sluice_loop *l, struct session *s) {
     struct wr_batch batch;
-    uint32_t bytes = s->node->fabric->software ? RNDV_SHARE_SOFTWARE : RNDV_SHARE_NIC;
+    uint32_t bytes = s->connection.copies ? RNDV_SHARE_COPIED : RNDV_SHARE;
     s->rndv->todo = s->rndv->wiping = s->connection.sq.blocked = false;
     wr_batch_begin(&batch);
     rndv_rx_flush(l, s, &batch, &bytes);

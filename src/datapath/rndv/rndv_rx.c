@@ -95,7 +95,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
                              unsigned flags, const uint64_t word[5]) {
     unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff, way = word[0] >> 24 & 0xff;
     bool reply = type == FRAME_REPLY;
-    if (number >= RNDV_NUMBERS || r->by_number[number])
+    if (number >= rndv_numbers(s) || r->by_number[number])
         return "an RTS whose id is in use, or none";
     if (type != FRAME_DATA && type != FRAME_REQUEST && !reply)
         return "an RTS of no message";
@@ -233,14 +233,14 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, ui
 /* ---- posting --------------------------------------------------------------------------------- */
 
 static struct mw *free_mw(struct rndv *r) {
-    for (unsigned i = 0; i < RNDV_NUMBERS; i++) {
-        bool used = false;
-        for (const struct rndv_rx *a = r->first; a && !used; a = a->next)
-            used = a->mw == &r->mws[i] || a->sink == &r->mws[i];
-        if (!used)
-            return &r->mws[i];
+    uint64_t used = 0;
+    for (const struct rndv_rx *a = r->first; a; a = a->next) {
+        const struct mw *mw = a->mw ? a->mw : a->sink;
+        if (mw)
+            used |= UINT64_C(1) << (mw - r->mws);
     }
-    return NULL;
+    unsigned i = (unsigned)__builtin_ctzll(~used);
+    return i < RNDV_NUMBERS ? &r->mws[i] : NULL;
 }
 
 /* WRITE: a key for exactly these bytes, and the peer is told. */

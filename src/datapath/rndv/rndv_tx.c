@@ -125,8 +125,10 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
 
 /* ---- announcing ------------------------------------------------------------------------------ */
 
-static struct rndv_tx *free_number(struct rndv *r) {
-    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
+/* Where announcements travel, more of them keep the READs going; where they do not, more only leave the cache. */
+static struct rndv_tx *free_number(const struct session *s, struct rndv *r) {
+    uint32_t most = s->connection.copies ? RNDV_NUMBERS_FEW : rndv_numbers(s);
+    for (unsigned i = 0; i < most; i++)
         if (r->out[i].state == RNDV_TX_FREE)
             return &r->out[i];
     return NULL;
@@ -165,6 +167,8 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
                       .total = d->msg->size};
     s->connection.tx.sequence++;
     rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
+    /* The window is taken back behind it: by then it is acknowledged, and has not to be asked for. */
+    batch->waited_for |= read && !s->connection.copies;
 }
 
 /* The bytes that the peer is to READ: the message's payload, or its only part. */
@@ -178,7 +182,7 @@ static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_p
 static enum build_result send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   struct sluice_msg *msg, unsigned way, struct rndv_tx with) {
     struct rndv *r = rndv_get(l, s);
-    struct rndv_tx *d = r ? free_number(r) : NULL;
+    struct rndv_tx *d = r ? free_number(s, r) : NULL;
     if (!d || !may_send_rts(l, s, batch))
         return BUILD_NONE;
     struct ibv_send_wr wr;

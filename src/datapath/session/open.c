@@ -61,7 +61,6 @@ static void agree(struct session *s) {
     s->connection.rx.payload_max = s->tx.frame_payload;
     s->rx.message_max = agreed;
     s->tx.message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    s->tx.rndv_above = rndv_threshold(s);
     s->connection.tx.credits = CREDITS_INITIAL;
     s->connection.tx.reserve = CREDIT_RESERVE;
     s->connection.tx.credits_max =
@@ -307,6 +306,8 @@ void session_begin(struct sluice_loop *l, struct session *s) {
     if (fabric->transport)
         s->info.transport = fabric->transport(s->connection.qp);
     pthread_mutex_unlock(&l->node->lock);
+    s->connection.copies = s->info.transport == SLUICE_TRANSPORT_SHARED_MEMORY;
+    s->tx.rndv_above = rndv_threshold(s);
     keepalive_start(l, s);
     credits_start(l, s);
     event_notice(l, s, NOTICE_UP);

@@ -68,7 +68,7 @@ static void open_pair(struct pair *p, sluice_rendezvous way) {
 
 static void announcements_out_of_bounds(void **state) {
     static const struct forged wrong[] = {
-        RTS(100000, WORD(16, FRAME_DATA, RNDV_BY_READ, 1), 4096),
+        RTS(100000, WORD(RNDV_NUMBERS, FRAME_DATA, RNDV_BY_READ, 1), 4096),
         RTS(100000, WORD(0xffff, FRAME_DATA, RNDV_BY_READ, 1), 4096),
         RTS(100000, WORD(0, FRAME_FRAG, RNDV_BY_READ, 1), 4096),
         RTS(100000, WORD(0, 0, RNDV_BY_READ, 1), 4096),
@@ -152,7 +152,7 @@ static void answers_that_do_not_fit(void **state) {
 }
 
 static void writes_that_nobody_asked_for(void **state) {
-    static const uint32_t numbers[] = {0, 15, 16, UINT32_MAX};
+    static const uint32_t numbers[] = {0, RNDV_NUMBERS - 1, RNDV_NUMBERS, UINT32_MAX};
     (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct pair p;

@@ -51,12 +51,13 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
 
 static void a_link_proposes_what_its_options_need(void **state) {
     (void)state;
-    const uint32_t ended = PRIVATE_DATA_FEATURE_ENDED, /* each link */
-        greeting = ended | PRIVATE_DATA_FEATURE_HANDSHAKE, hmac = PRIVATE_DATA_FEATURE_HMAC;
+    const uint32_t each = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS,
+                   greeting = each | PRIVATE_DATA_FEATURE_HANDSHAKE,
+                   hmac = PRIVATE_DATA_FEATURE_HMAC;
     struct side side;
     pair_open_side(&side, PAIR_NODE());
     struct private_data_req req = proposal(&side, PAIR_LINK(), true);
-    assert_int_equal(req.features, ended);
+    assert_int_equal(req.features, each);
     assert_int_equal(req.key_id, 0);
     req = proposal(&side, PAIR_LINK(.private_data = "x", .private_bytes = 1), true);
     assert_int_equal(req.features, greeting);

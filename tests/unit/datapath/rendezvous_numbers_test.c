@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rendezvous_numbers_test.c - which messages are announced, and how many at a time. Through memory that both sides share a
+ * READ is a copy: messages of little more than a frame are announced already, and few at a time keep it busy. Over TCP an
+ * announcement costs two round trips, and behind it others are on their way; a peer of before knows of few numbers.
+ */
+#include "core/wire/private_data.h"
+#include "datapath/rndv/internal.h"
+#include "support/announced.h"
+
+#define BYTES 100000u
+#define MESSAGES 40u
+
+static const struct way {
+    uint32_t net;
+    bool older; /* the peer */
+    unsigned numbers;
+    uint32_t whole; /* bytes of the largest message that is not announced */
+} ways[] = {
+    {SLUICE_SOFT_NET_OFF, false, 16, 8u << 10},
+    {SLUICE_SOFT_NET_REQUIRE, true, 16, 32u << 10},
+    {SLUICE_SOFT_NET_REQUIRE, false, 32, 32u << 10},
+};
+#define WAYS (sizeof ways / sizeof *ways)
+
+static void open_way(struct pair *p, const struct way *way) {
+    memset(p, 0, sizeof *p);
+    pair_open(p, PAIR_NODE(.soft_net = way->net), PAIR_LINK(.credits = 2 * MESSAGES));
+    pair_connect(p, PAIR_LINK(.credits = 2 * MESSAGES));
+    struct session *a = pair_session(&p->a), *b = pair_session(&p->b);
+    assert_true(a->connection.cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS);
+    if (way->older) {
+        a->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
+        b->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
+    }
+    pair_grant_all(p, b, a);
+}
+
+static void as_many_are_announced_as_keep_the_way_busy(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct pair p;
+        open_way(&p, &ways[i]);
+        for (unsigned k = 0; k < MESSAGES; k++)
+            assert_int_equal(pair_send(&p.b, BYTES, k, NULL), 0);
+        const struct session *b = pair_session(&p.b);
+        for (unsigned empty = 0; empty < 100; empty++) /* the peer's loop stands still */
+            assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0);
+        assert_int_equal(b->rndv->out_count, ways[i].numbers);
+        for (unsigned k = 0; k < MESSAGES; k++) {
+            sluice_msg *msg = pair_expect(&p, &p.a, SLUICE_MESSAGE).msg;
+            assert_true(pair_check(msg, BYTES, k));
+            sluice_free(msg);
+        }
+        pair_close(&p);
+    }
+}
+
+static void a_message_is_announced_where_that_is_faster(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct pair p;
+        open_way(&p, &ways[i]);
+        assert_int_equal(pair_send(&p.b, ways[i].whole, 0, NULL), 0);
+        sluice_msg *msg = pair_expect(&p, &p.a, SLUICE_MESSAGE).msg;
+        assert_true(pair_check(msg, ways[i].whole, 0));
+        sluice_free(msg);
+        assert_null(pair_session(&p.b)->rndv);
+        announced_send(&p, ways[i].whole + 1);
+        msg = pair_expect(&p, &p.a, SLUICE_MESSAGE).msg;
+        assert_true(pair_check(msg, ways[i].whole + 1, 0));
+        sluice_free(msg);
+        pair_close(&p);
+    }
+}
+
+/* So that the key is taken back at once when the peer has read the message. */
+static void an_announcement_over_tcp_is_acknowledged(void **state) {
+    (void)state;
+    struct pair p;
+    open_way(&p, &ways[WAYS - 1]);
+    announced_send(&p, BYTES);
+    assert_int_equal(pair_session(&p.b)->connection.sq.unsignalled, 0);
+    sluice_free(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_are_announced_as_keep_the_way_busy),
+        cmocka_unit_test(a_message_is_announced_where_that_is_faster),
+        cmocka_unit_test(an_announcement_over_tcp_is_acknowledged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
