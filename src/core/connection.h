@@ -135,7 +135,7 @@ struct credits {
     uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
     uint32_t withheld_due;     /* credits still to be withheld for some of them; likewise */
     uint32_t max;              /* the most it will ever have */
-    uint32_t seen;             /* rx.sequence when checked_ns was */
+    uint32_t seen;             /* rx.sequence when checked_ns was, less 1 for RTRs and ATSs since */
     uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
     uint64_t checked_ns;       /* when it was looked at last */
     _Atomic uint32_t published_retained, published_granted; /* for any thread */

@@ -141,12 +141,15 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
                     const struct frame *f) {
     const char *wrong = NULL;
     s->connection.recv.controls++;
-    if (f->type == FRAME_RTR || f->type == FRAME_ATS)
+    if (f->type == FRAME_RTR || f->type == FRAME_ATS) {
+        if (!s->connection.copies) /* many are on their way, and each takes a credit */
+            s->connection.credits.seen--;
         wrong = rndv_answer_arrived(l, s, f, msg->data);
-    else if (f->type == FRAME_CANCEL)
+    } else if (f->type == FRAME_CANCEL) {
         wrong = rpc_server_cancelled(l, s, f);
-    else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN)
+    } else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN) {
         wrong = credits_control(l, s, f);
+    }
     if (unlikely(wrong != NULL))
         receive_broken(l, s, msg, wrong);
     else

@@ -74,6 +74,29 @@ static void a_message_is_announced_where_that_is_faster(void **state) {
     }
 }
 
+static void send_all(struct pair *p) {
+    for (unsigned k = 0; k < MESSAGES; k++)
+        assert_int_equal(pair_send(&p->b, BYTES, k, NULL), 0);
+    for (unsigned k = 0; k < MESSAGES; k++)
+        sluice_free(pair_expect(p, &p->a, SLUICE_MESSAGE).msg);
+    pair_await(p, pair_session(&p->b)->rndv->out_count == 0);
+}
+
+/* The answer to each large message takes a credit of its sender, and many are on their way. */
+static void who_answers_over_tcp_gets_credits_for_it(void **state) {
+    (void)state;
+    struct pair p;
+    memset(&p, 0, sizeof p);
+    pair_open(&p, PAIR_NODE(.soft_net = SLUICE_SOFT_NET_REQUIRE), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    const struct credits *credits = &pair_session(&p.b)->connection.credits;
+    assert_true(credits->max > CREDITS_INITIAL);
+    for (unsigned i = 0; i < 10 && credits->granted < credits->max; i++)
+        send_all(&p);
+    assert_int_equal(credits->granted, credits->max);
+    pair_close(&p);
+}
+
 /* So that the key is taken back at once when the peer has read the message. */
 static void an_announcement_over_tcp_is_acknowledged(void **state) {
     (void)state;
@@ -90,6 +113,7 @@ int main(void) {
         cmocka_unit_test(as_many_are_announced_as_keep_the_way_busy),
         cmocka_unit_test(a_message_is_announced_where_that_is_faster),
         cmocka_unit_test(an_announcement_over_tcp_is_acknowledged),
+        cmocka_unit_test(who_answers_over_tcp_gets_credits_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
