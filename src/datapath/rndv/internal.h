@@ -30,8 +30,9 @@ struct wr_batch;
 #define RNDV_NUMBERS 32u     /* rendezvous numbers of one direction, at most */
 #define RNDV_NUMBERS_FEW 16u /* of a peer that does not know of more, or whose memory is shared */
 #define RNDV_RX_MAX 64u /* RNDV_NUMBERS under way, and as many again that wait to be delivered */
-#define RNDV_CHUNK_BYTES (256u << 10) /* of one READ or WRITE */
-#define RNDV_SHARE (1u << 20)         /* READ or written for one session in one turn, about */
+#define RNDV_CHUNK_COPIED (256u << 10) /* of one READ or WRITE, where it is a copy by this CPU */
+#define RNDV_CHUNK (1u << 20)          /* of one that is none */
+#define RNDV_SHARE (1u << 20)          /* READ or written for one session in one turn, about */
 #define RNDV_SHARE_COPIED                                                                          \
     (1u << 17) /* where a READ is a copy by this CPU: no more than its cache holds */
 #define RNDV_BY_READ 1u
@@ -155,9 +156,9 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
 uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t offset,
                     uint32_t max, struct ibv_sge out[2], unsigned *count);
 /* How much of `bytes` the request at `offset` moves. */
-static inline uint32_t rndv_chunk(uint64_t bytes, uint64_t offset) {
-    uint64_t left = bytes - offset;
-    return left < RNDV_CHUNK_BYTES ? (uint32_t)left : RNDV_CHUNK_BYTES;
+static inline uint32_t rndv_chunk(const struct session *s, uint64_t bytes, uint64_t offset) {
+    uint32_t most = s->connection.copies ? RNDV_CHUNK_COPIED : RNDV_CHUNK;
+    return bytes - offset < most ? (uint32_t)(bytes - offset) : most;
 }
 
 /* ---- rndv_tx.c ------------------------------------------------------------------------------ */

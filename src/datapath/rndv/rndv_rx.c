@@ -310,7 +310,7 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
             return false;
         if (s->node->traits.sink_is_target && !a->sink && !open_sink(l, s, a))
             return false;
-        uint32_t lkey, bytes = rndv_chunk(a->bytes, a->offset);
+        uint32_t lkey, bytes = rndv_chunk(s, a->bytes, a->offset);
         uint8_t *to = place_of(a, &lkey) + a->offset;
         if (a->sink)
             lkey = a->sink->mr->lkey;

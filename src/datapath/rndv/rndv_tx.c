@@ -303,9 +303,10 @@ static bool take_back(struct sluice_loop *l, struct session *s, struct wr_batch 
     return true;
 }
 
-static unsigned slice(const struct rndv_tx *d, struct ibv_sge sge[2], uint32_t *bytes) {
+static unsigned slice(const struct session *s, const struct rndv_tx *d, struct ibv_sge sge[2],
+                      uint32_t *bytes) {
     unsigned count = 1;
-    *bytes = rndv_chunk(d->msg->size, d->offset);
+    *bytes = rndv_chunk(s, d->msg->size, d->offset);
     if (d->parts)
         *bytes = rndv_slice(d->parts, d->part_count, d->offset, *bytes, sge, &count);
     else
@@ -325,7 +326,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         }
         if (!rndv_room(l, s, batch))
             return false;
-        unsigned count = slice(d, l->send_sge[batch->count], &bytes);
+        unsigned count = slice(s, d, l->send_sge[batch->count], &bytes);
         if (bytes == 0)
             return false; /* cannot be: the pieces are the message */
         uint64_t offset = d->offset;

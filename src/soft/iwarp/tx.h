@@ -29,7 +29,7 @@
 
 /*
  * No frame is added to so many unsent bytes. With check values the kernel so copies payload that a cache still has from the
- * summing; without them a call is worth more. Large messages come in parts of 256 KiB: so the end of one, and what asks for
+ * summing; without them a call is worth more. Large messages come in multiples of 256 KiB: so the end of one, and what asks for
  * its acknowledgement, are no system call of their own.
  */
 #define IWARP_TX_BYTES ((256u << 10) + 4096u)

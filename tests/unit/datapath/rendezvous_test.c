@@ -300,22 +300,27 @@ static void a_session_may_end_at_any_point(void **state) {
 static void chunks_reach_beyond_4_gib(void **state) {
     const uint64_t bytes = (4ull << 30) + 1;
     (void)state;
-    uint64_t offset = 0, count = 0;
-    while (offset < bytes) {
-        uint32_t chunk = rndv_chunk(bytes, offset);
-        assert_true(chunk > 0 && chunk <= RNDV_CHUNK_BYTES);
-        offset += chunk;
-        count++;
+    static struct session s;
+    for (unsigned copies = 0; copies < 2; copies++) {
+        const uint32_t most = copies ? RNDV_CHUNK_COPIED : RNDV_CHUNK;
+        s.connection.copies = copies;
+        uint64_t offset = 0, count = 0;
+        while (offset < bytes) {
+            uint32_t chunk = rndv_chunk(&s, bytes, offset);
+            assert_true(chunk > 0 && chunk <= most);
+            offset += chunk;
+            count++;
+        }
+        assert_true(offset == bytes);
+        assert_true(count == bytes / most + 1);
     }
-    assert_true(offset == bytes);
-    assert_true(count == bytes / RNDV_CHUNK_BYTES + 1);
     /* The same of pieces: 4 GiB less one, two bytes, and what is none of it. */
     struct iov_part parts[3] = {{1ull << 40, UINT32_MAX, NULL, NULL, 1},
                                 {1ull << 44, 1, NULL, NULL, 2},
                                 {1ull << 45, 1, NULL, NULL, 3}};
     struct ibv_sge out[2];
     unsigned n;
-    offset = (uint64_t)UINT32_MAX - 5;
+    uint64_t offset = (uint64_t)UINT32_MAX - 5;
     assert_int_equal(rndv_slice(parts, 3, offset, 1000, out, &n), 6);
     assert_int_equal(n, 2);
     assert_true(out[0].addr == (1ull << 40) + offset && out[0].length == 5 && out[0].lkey == 1);
