@@ -191,7 +191,7 @@ typedef struct sluice_node_options {
     void *log_arg;
     uint64_t receive_bytes_max; /* the part of memory_bytes_max that is for receiving, and that
                                    allocating and sending can never use up; default a quarter */
-    uint64_t rendezvous_bytes;  /* messages above this size go by rendezvous; default: by device */
+    uint64_t rendezvous_bytes;  /* larger messages go by rendezvous; default: by transport */
     uint32_t rendezvous;        /* sluice_rendezvous */
     uint32_t memory_numa;       /* the NUMA node registered memory is on: its number plus one;
                                    SLUICE_UNBOUND = none; default: SLUICE_NUMA of the environment,

@@ -57,7 +57,7 @@ static size_t common_options(struct perf_options *o, struct option *list) {
         {0, "rendezvous", "WAY", OPTION_CHOICE, &o->rendezvous, NULL, 0, 0, rendezvous_names,
          "how large messages go: auto, read or write (default auto)"},
         {0, "rendezvous-above", "BYTES", OPTION_SIZE, &o->rendezvous_above, NULL, 1, PERF_SIZE_MAX,
-         NULL, "which messages are large (default: by device)"},
+         NULL, "which messages are large (default: by transport)"},
     };
     size_t n = 0;
     for (; n < COMMON_OPTIONS && common[n].name != NULL; n++)
