@@ -9,6 +9,7 @@
 
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/mw.h"
 
 static struct tcp_pair p;
 
@@ -96,6 +97,26 @@ static void a_sleeper_hears_that_its_send_and_its_read_are_done(void **state) {
     assert_int_equal(tcp_post(&p, request(2, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED), 0, 100, 1), 0);
     wait_event(&p.a);
     tcp_expect(p.a.scq, 2, IBV_WC_SUCCESS);
+}
+
+/* Nothing is sent for it, and what is in front of it is complete. */
+static void a_sleeper_hears_that_its_key_is_taken_back(void **state) {
+    (void)state;
+    struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
+    assert_non_null(mw);
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.b.buf, 64, IBV_ACCESS_REMOTE_READ};
+    assert_int_equal(ibv_req_notify_cq(p.b.scq, 0), 0);
+    assert_int_equal(sv_bind(p.b.qp, mw, mw->rkey ^ 1, info), 0);
+    wait_event(&p.b);
+    tcp_expect(p.b.scq, 5, IBV_WC_SUCCESS);
+    assert_int_equal(sv_recv(&p.a, 1, 0, 64), 0);
+    assert_int_equal(sv_send(&p.b, 1, 0, 64, IBV_SEND_SIGNALED), 0);
+    tcp_expect(p.b.scq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(ibv_req_notify_cq(p.b.scq, 0), 0);
+    assert_int_equal(sv_invalidate(p.b.qp, mw->rkey), 0);
+    wait_event(&p.b);
+    tcp_expect(p.b.scq, 6, IBV_WC_SUCCESS);
+    assert_int_equal(soft_dealloc_mw(mw), 0);
 }
 
 /* Such as one whose memory is not registered; it is posted right behind a turn, as an answer is. */
@@ -268,6 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH(open_channels, sleepers_on_both_sides_are_woken),
         WITH(open_channels, a_sleeper_hears_that_its_send_and_its_read_are_done),
+        WITH(open_channels, a_sleeper_hears_that_its_key_is_taken_back),
         WITH(open_channels, a_sleeper_hears_of_a_request_that_cannot_go),
         WITH(open_channels, a_sleeper_for_solicited_messages_sleeps_through_others),
         WITH(open_channels, a_sleeper_hears_of_the_flush),
