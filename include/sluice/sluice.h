@@ -310,9 +310,9 @@ typedef struct sluice_send_options {
 SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
                                         sluice_error *e);
 /*
- * Closes everything of the node. Sessions get up to grace_ns to deliver what was accepted, then
- * each ends with SLUICE_CLOSED on its handler; events of a loop that no thread polls are dropped. Blocks;
- * not from a handler. After it every handle of the node is stale and its messages are freed.
+ * Closes everything of the node. Sessions get up to grace_ns to deliver what was accepted, then their peers are told,
+ * for as long as sluice_hangup() says, and each ends with SLUICE_CLOSED on its handler; events of a loop that no thread
+ * polls are dropped. Blocks; not from a handler. After it every handle of the node is stale and its messages are freed.
  *
  * A thread of the application that is inside a handler, the log or a call and does not return is not
  * waited for: one second after the grace the call returns all the same, or half a second after that thread was seen
