@@ -44,7 +44,7 @@ void event_retain(struct sluice_msg *msg) {
     loan->msg = NULL;
     loan->what = LOAN_RETAINED;
     msg->owner = NULL;
-    msg->flags = (uint16_t)((msg->flags & MSG_RX) | MSG_RETAINED);
+    msg->flags = (uint16_t)((msg->flags & (MSG_RX | MSG_RESERVED)) | MSG_RETAINED);
     msg->retained.session_id = atomic_load_explicit(&s->id, memory_order_relaxed);
     msg->state = MSG_APP;
     pool_belongs(msg, msg->retained.session_id, s->peer.address);
@@ -66,6 +66,11 @@ bool retain_may_withhold(const struct session *s) {
     return (int32_t)s->connection.credits.granted - withheld > (int32_t)CREDIT_RESERVE;
 }
 
+/* Its buffer is a credit: one that took a place which was reserved for a reply never was, nor what lies elsewhere. */
+static bool is_credit(unsigned flags) {
+    return (flags & (MSG_RX | MSG_RESERVED)) == MSG_RX;
+}
+
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
     loop_assert_inside(l);
     struct session *s = loan->session;
@@ -73,7 +78,7 @@ void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
         srq_forget(l, loan->srq_slot);
     if (s->state >= SESSION_DRAINED)
         return;
-    if ((loan->flags & (MSG_RX | MSG_RESERVED)) != MSG_RX) {
+    if (!is_credit(loan->flags)) {
         s->connection.credits.withheld_due++;
     } else if (!retain_may_withhold(s)) { /* its credit returns by another buffer */
         s->connection.credits.withheld_due++;
@@ -87,7 +92,7 @@ void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
 
 /* A credit that was withheld is to return, by this buffer or without one. */
 static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    bool buffer = (msg->flags & MSG_RX) != 0;
+    bool buffer = is_credit(msg->flags);
     bool none = (int32_t)(s->connection.credits.retained - s->connection.credits.withheld_due) <=
                 0; /* withheld: it is freed before it was counted */
     msg->flags &= MSG_RX;
@@ -118,8 +123,8 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
 
 void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     loop_assert_inside(l);
-    bool buffer = (msg->flags & MSG_RX) != 0;
-    if (buffer)
+    bool buffer = is_credit(msg->flags);
+    if (msg->flags & MSG_RX)
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);
     msg->flags = 0;
     if (s->state >= SESSION_DRAINED)
@@ -230,7 +235,7 @@ static int pass_retained(struct sluice_msg *msg) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
         if (other) {
-            other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RETAINED));
+            other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RESERVED | MSG_RETAINED));
             if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */
                 atomic_fetch_sub_explicit(pool_note(other->pool), 1, memory_order_relaxed);
             other->retained.session_id = msg->retained.session_id;

@@ -5,6 +5,7 @@
  */
 #include "support/pair.h"
 #include "support/reports.h"
+#include "support/request.h"
 
 #include <pthread.h>
 
@@ -257,6 +258,28 @@ static void kept_in_a_moment_and_freed_costs_nothing(void **state) {
     assert_uint_in_range(pool_in_use(p->a.node->rx_pool), before - 4, before + 4);
 }
 
+/* A reply came in a place that was set aside for it: freed before the poll that takes it back, it brings no credit. */
+static void a_kept_reply_freed_at_once_is_no_credit(void **state) {
+    struct pair *p = *state;
+    const struct connection *c = &pair_session(&p->b)->connection;
+    pair_grant_all(p, pair_session(&p->a), pair_session(&p->b));
+    for (unsigned i = 0; i < 100; i++) {
+        assert_int_equal(pair_request(&p->b, 100, i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
+        assert_int_equal(pair_reply(&p->a, event.token, 100, i), 0);
+        event = pair_expect(p, &p->b, SLUICE_REPLY);
+        assert_true(pair_check(event.msg, 100, i));
+        sluice_keep(event.msg);
+        sluice_free(event.msg);
+        assert_uint_in_range(c->rx.granted + c->rx.unreported, 0, c->credits.granted);
+    }
+    quiesce(p);
+    assert_int_equal(c->credits.retained, 0);
+    assert_int_equal(c->rx.granted + c->rx.unreported + c->rx.repost_count -
+                         c->credits.withheld_due,
+                     c->credits.granted);
+}
+
 static void what_is_sent_on_is_replaced(void **state) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 200; i++) {
@@ -424,6 +447,7 @@ int main(void) {
         OF_BOTH_KINDS(a_large_kept_message_holds_one_credit_too),
         cmocka_unit_test(large_messages_of_one_poll_hold_a_credit_each),
         OF_BOTH_KINDS(kept_in_a_moment_and_freed_costs_nothing),
+        OF_BOTH_KINDS(a_kept_reply_freed_at_once_is_no_credit),
         OF_BOTH_KINDS(what_is_sent_on_is_replaced),
         cmocka_unit_test(without_a_replacement_nothing_is_sent_on),
         OF_BOTH_KINDS(any_thread_may_free),
