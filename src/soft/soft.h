@@ -70,6 +70,15 @@ int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const ui
  * peer READs of it over a socket is sent from where it lies. Else it is copied, as it may change between its sum and the socket.
  */
 #define SOFT_ACCESS_STILL (1u << 28)
+/*
+ * Ours alone, rc/fetch.c. soft_share(): how the peer of a QP in RTS finds these bytes of an MR, if it has mapped them.
+ * soft_fetch(): the peer copies sge->length of them into memory of its own. 0; EAGAIN: it is not known yet where they lie;
+ * ECONNRESET: their sender is down, and what was copied is nothing; EINVAL: the sender shares no such bytes; EFAULT: `to`
+ * is no memory that may be written. Both: any thread.
+ */
+bool soft_share(struct ibv_qp *qp, const struct ibv_mr *mr, const void *addr, uint64_t bytes,
+                uint32_t *region, uint64_t *at);
+int soft_fetch(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv_sge *to);
 uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
 bool soft_over_tcp(struct ibv_qp *qp);

@@ -161,14 +161,9 @@ static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
     return status == IBV_WC_SUCCESS;
 }
 
-/*
- * A described message lies in the sender's memory, which is the sender's again once its queue pair is down: what was
- * not acknowledged is flushed then. Asked before the copy, it spares that; asked behind it, no means that every
- * byte was read in time. Partner: the fence in completer.c, soft_qp_fail().
- */
+/* A described message whose sender is down. */
 static bool withdrawn(struct soft_qp *qp, const struct soft_ring *ring) {
-    atomic_thread_fence(memory_order_acquire);
-    if (__builtin_expect(atomic_load_explicit(&ring->tx.down, memory_order_relaxed) == 0, 1))
+    if (__builtin_expect(!soft_sender_down(ring), 1))
         return false;
     qp->rx_offset = 0; /* the receive is as good as new, and the message never arrives */
     if (qp->srq)
