@@ -146,10 +146,11 @@ typedef enum sluice_log_level {
 
 /*
  * How a message travels that is larger than a receive buffer: the receiver is told of it and
- * takes it by RDMA READ, or the receiver says where the sender may put it and the sender WRITEs it there.
+ * takes it by RDMA READ, or the receiver says where the sender may put it and the sender WRITEs it there. The software
+ * device has a third way between processes of one host: the receiver copies it out of memory that both have mapped.
  */
 typedef enum sluice_rendezvous {
-    SLUICE_RENDEZVOUS_AUTO = 0, /* READ; WRITE where READ is not reliable */
+    SLUICE_RENDEZVOUS_AUTO = 0, /* that copy, else READ; WRITE where READ is not reliable */
     SLUICE_RENDEZVOUS_READ = 1,
     SLUICE_RENDEZVOUS_WRITE = 2 /* not on iWARP: sluice_open() refuses with EDEVICE */
 } sluice_rendezvous;

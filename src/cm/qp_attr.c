@@ -72,6 +72,8 @@ static uint8_t depth(int device_max) {
  * first. */
 static uint32_t features(const struct cm *cm, const struct link_config *link) {
     uint32_t bits = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS;
+    if (cm->node->traits.shares)
+        bits |= PRIVATE_DATA_FEATURE_SHARED;
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
         bits |= PRIVATE_DATA_FEATURE_HANDSHAKE;
     if (link->keys)

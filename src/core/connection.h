@@ -192,6 +192,7 @@ struct connection {
     uint8_t handshake; /* enum session_handshake */
     uint8_t lacks;     /* enum fabric_lack, of one of the two ends; constant from RTR on */
     bool copies;       /* a READ or WRITE is a copy by this CPU; constant while the session is up */
+    bool shares;       /* and both sides know how to do without them; the same */
 
     /* The CM thread's; accessed: the device says that the peer accessed what it may not; moved: an address of this
      * side is not what it was when the connection was made. */

@@ -44,6 +44,7 @@ struct hwloc_bitmap_s;
  * drains_shared: a QP in ERR that uses an SRQ reports when it has taken the last receive (LAST_WQE_REACHED).
  * exact_windows: a memory window of type 2 is checked to the byte, and invalidated at once. InfiniBand asks for
  * both; the kernel's software devices do neither.
+ * shares: share() and fetch(), between two ends on one host.
  *
  * answer_is_up: the kernel drives the QP. A dialer gets ESTABLISHED for an answer, never CONNECT_RESPONSE, and
  * its QP is in RTS by then; accept moves the listener's. There is nothing to apply and nothing to establish,
@@ -62,7 +63,7 @@ struct hwloc_bitmap_s;
  * repeats: what was lost on its way is sent again when the timeout of the queue pair is over, and no sooner.
  */
 struct fabric_traits {
-    bool drains_shared, exact_windows;
+    bool drains_shared, exact_windows, shares;
 
     bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
     bool silent_in_err, flushes_twice, sends_in_place, sent_is_local, sink_is_target, no_immediate;
@@ -118,6 +119,16 @@ struct fabric_ops {
      * need not be copied. 0: the device has no such flag.
      */
     unsigned still_access;
+
+    /*
+     * Where traits.shares: memory that the receiver of a message copies by itself, with no key and no work request. share():
+     * how the QP's peer finds these bytes of the MR; false: it cannot reach them so. They stay as they are until the peer
+     * says in a message that it has them, or the QP is destroyed. fetch(): copies sge->length of them. 0; EAGAIN: not yet;
+     * ECONNRESET: the QP's peer is down; EINVAL: it shares no such bytes; EFAULT: `to` is no memory that may be written.
+     */
+    bool (*share)(struct ibv_qp *qp, const struct ibv_mr *mr, const void *addr, uint64_t bytes,
+                  uint32_t *region, uint64_t *at);
+    int (*fetch)(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv_sge *to);
 
     /*
      * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's

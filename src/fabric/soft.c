@@ -32,7 +32,7 @@ static void get_traits(const struct ibv_device *dev, const struct ibv_device_att
         fabric_traits_of(dev->transport_type, attr, traits);
         return;
     }
-    *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true};
+    *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true, .shares = true};
 }
 
 static unsigned transport_of(struct ibv_qp *qp) {
@@ -119,6 +119,8 @@ const struct fabric_ops fabric_soft = {
     .create_extended_qp = create_extended_qp,
     .srq_newest_first = soft_srq_newest_first,
     .still_access = SOFT_ACCESS_STILL,
+    .share = soft_share,
+    .fetch = soft_fetch,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,
     .create_id = soft_create_id,

@@ -257,7 +257,7 @@ static unsigned retry(struct sluice_loop *l) {
         if (s->connection.rx.missing)
             recv_queue_repost(l, s);
         count += missing - s->connection.rx.missing;
-        count += rndv_wiping(s);
+        count += rndv_goes_on(s);
         if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->connection.sq.blocked)
             loop_dirty(l, s);
         if (s->state == SESSION_GONE && !s->rx.held.head)

@@ -37,6 +37,7 @@ struct wr_batch;
     (1u << 17) /* where a READ is a copy by this CPU: no more than its cache holds */
 #define RNDV_BY_READ 1u
 #define RNDV_BY_WRITE 2u
+#define RNDV_BY_COPY 3u /* as READ, but without a key: fabric.h, fetch */
 #define RNDV_OUTCOME_OK 0u
 #define RNDV_OUTCOME_NO_MEMORY 1u
 
@@ -114,7 +115,7 @@ struct rndv {
     uint64_t landing_bytes;      /* of memory of the node, not delivered */
     uint64_t tokens;             /* given out with LARGE */
     bool todo;                   /* rndv_flush() may find something to post */
-    bool wiping;                 /* goes on in the next turn, which is soon */
+    bool goes_on;                /* in the next turn, which is soon: more to wipe or to copy */
     struct mw mws[RNDV_NUMBERS]; /* of arrivals */
 };
 

@@ -22,6 +22,7 @@
  * faster in fragments yet, by two round trips. A NIC's was not measured: a round trip more and two requests are worth
  * some fragments there.
  */
+#define SWITCH_SHARED ((8u << 10) - FRAME_BYTES) /* one frame, unless frames are smaller */
 #define SWITCH_COPIED (8u << 10)
 #define SWITCH_TCP (32u << 10)
 #define SWITCH_NIC (64u << 10)
@@ -36,7 +37,9 @@ uint64_t rndv_threshold(const struct session *s) {
     uint64_t above = options->rendezvous_bytes;
     if (options->without & WITHOUT_RENDEZVOUS)
         return UINT64_MAX;
-    if (above == 0 && !s->node->traits.exact_windows)
+    if (above == 0 && s->connection.shares && options->rendezvous == SLUICE_RENDEZVOUS_AUTO)
+        above = SWITCH_SHARED;
+    else if (above == 0 && !s->node->traits.exact_windows)
         above = SWITCH_OTHER;
     else if (above == 0 && s->connection.copies)
         above = SWITCH_COPIED;
@@ -63,6 +66,11 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
 uint32_t rndv_numbers(const struct session *s) {
     bool agreed = s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS;
     return agreed ? RNDV_NUMBERS : RNDV_NUMBERS_FEW;
+}
+
+bool rndv_agreed_copy(const struct session *s) {
+    return s->node->traits.shares &&
+           (s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
 }
 
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
@@ -166,7 +174,7 @@ uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t 
 static void move(struct sluice_loop *l, struct session *s) {
     struct wr_batch batch;
     uint32_t bytes = s->connection.copies ? RNDV_SHARE_COPIED : RNDV_SHARE;
-    s->rndv->todo = s->rndv->wiping = s->connection.sq.blocked = false;
+    s->rndv->todo = s->rndv->goes_on = s->connection.sq.blocked = false;
     wr_batch_begin(&batch);
     rndv_rx_flush(l, s, &batch, &bytes);
     rndv_tx_flush(l, s, &batch, &bytes);
@@ -211,8 +219,8 @@ void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg 
         rndv_rx_completed(l, s, whose, status);
 }
 
-bool rndv_wiping(const struct session *s) {
-    return s->rndv && s->rndv->wiping;
+bool rndv_goes_on(const struct session *s) {
+    return s->rndv && s->rndv->goes_on;
 }
 
 bool rndv_pending(const struct session *s) {

@@ -18,8 +18,10 @@ void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg 
                     sluice_status status);
 /* Whether messages of mine wait for the peer to take them. */
 bool rndv_pending(const struct session *s);
-/* Memory is being wiped: another turn goes on, without a wait. */
-bool rndv_wiping(const struct session *s);
+/* The two sides agreed that a large message may lie in memory that both have mapped. */
+bool rndv_agreed_copy(const struct session *s);
+/* This turn's share was wiped or copied: the next turn goes on, without a wait. */
+bool rndv_goes_on(const struct session *s);
 /* The queue pair is gone, and nothing of it moves any more. */
 void rndv_end(struct sluice_loop *l, struct session *s);
 /* Frees what was received and not delivered. */

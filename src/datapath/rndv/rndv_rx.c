@@ -22,6 +22,7 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/landing.h"
 #include "datapath/rndv/mw.h"
+#include "datapath/rndv/rndv.h"
 #include "datapath/rx/receive.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
@@ -101,7 +102,8 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
         return "an RTS of no message";
     if (reply != ((flags & FRAME_RESERVED) != 0))
         return "an RTS with the credit of another frame";
-    if (way != RNDV_BY_READ && (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
+    if (way != RNDV_BY_READ && (way != RNDV_BY_COPY || !rndv_agreed_copy(s)) &&
+        (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
         return "an RTS of an unknown way";
     if (way == RNDV_BY_WRITE && (s->connection.lacks & FABRIC_LACKS_IMMEDIATE))
         return "an RTS of a way that these devices do not have";
@@ -224,7 +226,7 @@ static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, ui
     *left -= (uint32_t)bytes;
     if (a->wiped == a->bytes)
         return true;
-    s->rndv->wiping = true;
+    s->rndv->goes_on = true;
     session_block(s);
     (void)loop_retry(l, s);
     return false;
@@ -330,6 +332,50 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
     return true;
 }
 
+/* All of it is here. */
+static void whole(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    a->answer = true;
+    landing_whole(l, s, a);
+    settled(l, s, a, RNDV_RX_HERE);
+}
+
+/* The peer, or the memory of this side, is not what it was said to be. */
+static void copy_failed(struct sluice_loop *l, struct session *s, int error) {
+    if (error == EINVAL)
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "an RTS of memory that is not shared");
+    else
+        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
+                      "the memory for a large message cannot be written");
+}
+
+/* COPY: as much as this turn's share allows. False: the rest in the next turn, or never. */
+static bool copy_some(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left) {
+    uint32_t lkey, bytes = rndv_chunk(s, a->bytes, a->offset);
+    uint8_t *at = place_of(a, &lkey) + a->offset;
+    bytes = bytes < *left ? bytes : *left;
+    struct ibv_sge to = {(uintptr_t)at, bytes, lkey};
+    uint64_t from = a->address + a->offset;
+    int error = bytes ? l->node->fabric->fetch(s->connection.qp, a->rkey, from, &to) : 0;
+    if (error != 0 && error != EAGAIN) {
+        if (error != ECONNRESET) /* else the device is about to say that the session ends */
+            copy_failed(l, s, error);
+        return false;
+    }
+    if (error == 0) {
+        a->offset += bytes;
+        *left -= bytes;
+        s->rndv->goes_on = true;
+    }
+    if (a->offset == a->bytes) {
+        s->rndv->goes_on = false;
+        whole(l, s, a);
+        return true;
+    }
+    session_block(s);
+    (void)loop_retry(l, s);
+    return false;
+}
+
 static void close_mw(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct rndv_rx *a) {
     struct ibv_send_wr wr;
@@ -371,11 +417,11 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
         next = a->next;
         if (a->state == RNDV_RX_ASK || a->state == RNDV_RX_ASKED)
             more = false;
-        if (a->state == RNDV_RX_WAITS && a->way == RNDV_BY_READ && *bytes == 0)
+        if (a->state == RNDV_RX_WAITS && a->way != RNDV_BY_WRITE && *bytes == 0)
             more = false; /* its memory may be that of a message which is delivered first */
         if (a->state == RNDV_RX_WAITS && more) {
             if (find_memory(l, s, a))
-                a->state = a->way == RNDV_BY_READ ? RNDV_RX_MOVES : RNDV_RX_BEGINS;
+                a->state = a->way == RNDV_BY_WRITE ? RNDV_RX_BEGINS : RNDV_RX_MOVES;
             else if (a->state == RNDV_RX_WAITS)
                 more = false;
         }
@@ -383,6 +429,8 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
             more = wipe(l, s, a, bytes) && send_rtr(l, s, batch, a);
         if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_READ && more)
             more = read_some(l, s, batch, a, bytes);
+        if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_COPY && more)
+            more = copy_some(l, s, a, bytes);
         if (a->state == RNDV_RX_CLOSES)
             close_mw(l, s, batch, a);
         if (a->answer)
@@ -406,9 +454,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
     } else if (a->flying == 0 && a->offset == a->bytes) {
         if (a->sink)
             close_sink(l, a); /* before the application reads what arrived */
-        a->answer = true;
-        landing_whole(l, s, a);
-        settled(l, s, a, RNDV_RX_HERE);
+        whole(l, s, a);
     }
     rndv_dirty(l, s);
 }

@@ -3,7 +3,8 @@
  * rndv_tx.c - large messages of this side: announced, then read by the peer or written to it.
  *
  * READ: the message's buffer is given back only after its rkey was invalidated, so that a peer that
- * reads on never sees later contents. WRITE: no peer gets an rkey of this side's memory.
+ * reads on never sees later contents. WRITE: no peer gets an rkey of this side's memory. COPY: the peer has mapped this
+ * memory anyway, and copies the message out of it.
  * A message counts against the session's window until then, and has its outcome then. A message that was announced
  * is on its way: its deadline does not drop it any more.
  *
@@ -109,7 +110,7 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
         case RNDV_TX_FREE:
             break;
         case RNDV_TX_RTS: /* it may have been read */
-            finish(l, s, d, d->way == RNDV_BY_READ ? SLUICE_EUNKNOWN : SLUICE_ECLOSED);
+            finish(l, s, d, d->way == RNDV_BY_WRITE ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
             break;
         case RNDV_TX_WRITING:
             finish(l, s, d, SLUICE_ECLOSED);
@@ -150,15 +151,19 @@ static bool may_send_rts(struct sluice_loop *l, struct session *s, struct wr_bat
     return sq_used(s) + 2 <= s->connection.sq.limit && wr_batch_header(l, s, &lkey) != NULL;
 }
 
+/* Where the peer finds the bytes, unless they are written to it. */
+struct rts_place {
+    uint32_t key; /* READ: the rkey. COPY: the region */
+    uint64_t at;
+};
+
 static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                     const struct rndv_tx *d, const void *at, uint64_t total) {
+                     const struct rndv_tx *d, struct rts_place place, uint64_t total) {
     enum frame_type type = type_of(d->msg);
-    bool read = d->way == RNDV_BY_READ;
     uint64_t number = (uint64_t)(d - s->rndv->out);
     uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
-        htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 |
-                (uint64_t)(read ? d->mw.rkey : 0) << 32),
-        htole64(read ? (uintptr_t)at : 0),
+        htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 | (uint64_t)place.key << 32),
+        htole64(place.at),
         htole64(total),
     };
     struct frame f = {.type = FRAME_RTS,
@@ -168,7 +173,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
     s->connection.tx.sequence++;
     rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
     /* The window is taken back behind it: by then it is acknowledged, and has not to be asked for. */
-    batch->waited_for |= read && !s->connection.copies;
+    batch->waited_for |= d->way == RNDV_BY_READ && !s->connection.copies;
 }
 
 /* The bytes that the peer is to READ: the message's payload, or its only part. */
@@ -177,6 +182,13 @@ static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_p
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
     of.mr = part ? part->region->mr : pool_mr(msg);
     return of;
+}
+
+/* Without a key, where the peer has this memory mapped. */
+static bool may_copy(const struct session *s, const struct mw_bytes *of, struct rts_place *place) {
+    return s->connection.shares && s->node->options.rendezvous == SLUICE_RENDEZVOUS_AUTO &&
+           s->node->fabric->share(s->connection.qp, of->mr, of->addr, of->bytes, &place->key,
+                                  &place->at);
 }
 
 static enum build_result send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -189,12 +201,17 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     bool bind = false;
     uint64_t total = 0;
     struct mw_bytes of = {0};
+    struct rts_place place = {0};
     if (way == RNDV_BY_READ)
         of = readable(msg, with.parts);
+    if (way == RNDV_BY_READ && may_copy(s, &of, &place))
+        way = RNDV_BY_COPY;
     if (way == RNDV_BY_READ && !mw_open(l->node, &d->mw, &of, &wr, &bind)) {
         rndv_retry(l, s);
         return BUILD_NONE;
     }
+    if (way == RNDV_BY_READ)
+        place = (struct rts_place){d->mw.rkey, (uintptr_t)of.addr};
     if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
         !rpc_client_assign(l, s, msg, &total)) {
         mw_forget(l->node, &d->mw);
@@ -213,7 +230,7 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     reserve(s, d);
     if (bind)
         rndv_post_mw(l, s, batch, &wr, NULL, 0);
-    post_rts(l, s, batch, d, of.addr, total);
+    post_rts(l, s, batch, d, place, total);
     l->totals.messages_sent++;
     l->totals.bytes_sent += msg->size;
     return BUILD_DONE;

@@ -307,6 +307,7 @@ void session_begin(struct sluice_loop *l, struct session *s) {
         s->info.transport = fabric->transport(s->connection.qp);
     pthread_mutex_unlock(&l->node->lock);
     s->connection.copies = s->info.transport == SLUICE_TRANSPORT_SHARED_MEMORY;
+    s->connection.shares = s->connection.copies && rndv_agreed_copy(s);
     s->tx.rndv_above = rndv_threshold(s);
     keepalive_start(l, s);
     credits_start(l, s);

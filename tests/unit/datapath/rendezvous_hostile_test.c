@@ -4,6 +4,7 @@
  * reason PROTOCOL, and nothing else: no memory is kept, and the node goes on.
  */
 #include "support/pair.h"
+#include "core/wire/private_data.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/post.h"
 
@@ -73,7 +74,7 @@ static void announcements_out_of_bounds(void **state) {
         RTS(100000, WORD(0, FRAME_FRAG, RNDV_BY_READ, 1), 4096),
         RTS(100000, WORD(0, 0, RNDV_BY_READ, 1), 4096),
         RTS(100000, WORD(0, FRAME_DATA, 0, 1), 4096),
-        RTS(100000, WORD(0, FRAME_DATA, 3, 1), 4096),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY + 1, 1), 4096),
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 1), 0),
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 4096),
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 1),
@@ -91,6 +92,27 @@ static void announcements_out_of_bounds(void **state) {
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
+        post(&p, &wrong[i]);
+        expect_protocol(&p);
+    }
+}
+
+/* Memory that the peer does not share, or not so much of it; and from a peer that said it does not know how. */
+static void copies_out_of_bounds(void **state) {
+    static const struct forged wrong[] = {
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, UINT32_MAX), 4096),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, 255), 0),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, 0), UINT64_MAX - 50000),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, 0), UINT64_C(1) << 40),
+        RTS(64u << 20, WORD(0, FRAME_DATA, RNDV_BY_COPY, 0), 0), /* its end */
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, 0), 0),
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct pair p;
+        open_pair(&p, SLUICE_RENDEZVOUS_AUTO);
+        if (i + 1 == sizeof wrong / sizeof wrong[0])
+            pair_session(&p.a)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_SHARED;
         post(&p, &wrong[i]);
         expect_protocol(&p);
     }
@@ -331,6 +353,7 @@ static void nobody_receives_what_lay_where_it_was_placed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(announcements_out_of_bounds),
+        cmocka_unit_test(copies_out_of_bounds),
         cmocka_unit_test(a_number_in_use_is_announced_again),
         cmocka_unit_test(answers_to_nothing),
         cmocka_unit_test(answers_that_do_not_fit),

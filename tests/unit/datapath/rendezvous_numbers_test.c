@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rendezvous_numbers_test.c - which messages are announced, and how many at a time. Through memory that both sides share a
- * READ is a copy: messages of little more than a frame are announced already, and few at a time keep it busy. Over TCP an
+ * rendezvous_numbers_test.c - which messages are announced, and how many at a time. Through memory that both sides share all
+ * are that do not fit a frame, and nearly all where they have to be READ, and few at a time keep the receiver busy. Over TCP an
  * announcement costs two round trips, and behind it others are on their way; a peer of before knows of few numbers.
  */
 #include "core/wire/private_data.h"
 #include "datapath/rndv/internal.h"
+#include "datapath/rndv/rndv.h"
 #include "support/announced.h"
 
 #define BYTES 100000u
@@ -13,11 +14,12 @@
 
 static const struct way {
     uint32_t net;
-    bool older; /* the peer */
+    bool older; /* the peer: it knows of few numbers, and reads */
     unsigned numbers;
     uint32_t whole; /* bytes of the largest message that is not announced */
 } ways[] = {
-    {SLUICE_SOFT_NET_OFF, false, 16, 8u << 10},
+    {SLUICE_SOFT_NET_OFF, false, 16, (8u << 10) - FRAME_BYTES},
+    {SLUICE_SOFT_NET_OFF, true, 16, 8u << 10},
     {SLUICE_SOFT_NET_REQUIRE, true, 16, 32u << 10},
     {SLUICE_SOFT_NET_REQUIRE, false, 32, 32u << 10},
 };
@@ -32,6 +34,8 @@ static void open_way(struct pair *p, const struct way *way) {
     if (way->older) {
         a->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
         b->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
+        b->connection.shares = false;
+        b->tx.rndv_above = rndv_threshold(b);
     }
     pair_grant_all(p, b, a);
 }

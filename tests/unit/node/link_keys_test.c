@@ -51,7 +51,8 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
 
 static void a_link_proposes_what_its_options_need(void **state) {
     (void)state;
-    const uint32_t each = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS,
+    const uint32_t each = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS |
+                          PRIVATE_DATA_FEATURE_SHARED,
                    greeting = each | PRIVATE_DATA_FEATURE_HANDSHAKE,
                    hmac = PRIVATE_DATA_FEATURE_HMAC;
     struct side side;

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rendezvous_copy_test.c - a large message that lies in memory of both sides' is copied by its receiver, without a key and
+ * without a READ. Where one of the two does not know how, or cannot reach the memory, it is read.
+ */
+#include <sluice/memory.h>
+
+#include "core/wire/private_data.h"
+#include "datapath/rndv/internal.h"
+#include "support/announced.h"
+#include "support/memory.h"
+
+#define MIB (1u << 20)
+
+static void open_pair(struct pair *p) {
+    memset(p, 0, sizeof *p);
+    pair_open(p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(p, PAIR_LINK());
+}
+
+static unsigned way(struct pair *p) {
+    return pair_session(&p->b)->rndv->out[0].way;
+}
+
+static void receive(struct pair *p, uint32_t bytes) {
+    sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, bytes, 0));
+}
+
+static void a_large_message_is_copied_by_its_receiver(void **state) {
+    static const uint32_t sizes[] = {
+        8169, 8193, 100000, RNDV_SHARE_COPIED, RNDV_SHARE_COPIED + 1, 5 * MIB + 3};
+    (void)state;
+    for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct pair p;
+        open_pair(&p);
+        announced_send(&p, sizes[i]);
+        assert_int_equal(way(&p), RNDV_BY_COPY);
+        receive(&p, sizes[i]);
+        pair_await(&p, pair_session(&p.b)->rndv->out_count == 0);
+        assert_false(pair_session(&p.b)->rndv->out[0].mw.open);
+        pair_close(&p);
+    }
+}
+
+/* The other sessions of the loop have their turn in between. A turn may look at a session twice. */
+static void a_turn_copies_no_more_than_its_share(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p);
+    announced_send(&p, 5 * MIB);
+    const struct session *a = pair_session(&p.a);
+    uint64_t turns = 0, before = 0;
+    while (!a->rndv || a->rndv->first) {
+        uint64_t now = a->rndv ? a->rndv->first->offset : 0;
+        assert_uint_in_range(now - before, 0, 2 * RNDV_SHARE_COPIED);
+        turns += now > before;
+        before = now;
+        sluice_event event;
+        if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
+            assert_int_equal(event.type, SLUICE_MESSAGE);
+    }
+    assert_true(turns >= 5 * MIB / RNDV_SHARE_COPIED / 2 - 1);
+    pair_close(&p);
+}
+
+static void of_a_peer_that_does_not_know_how_it_is_read(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p);
+    assert_true(pair_session(&p.a)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_SHARED);
+    pair_session(&p.b)->connection.shares = false;
+    announced_send(&p, 100000);
+    assert_int_equal(way(&p), RNDV_BY_READ);
+    receive(&p, 100000);
+    pair_close(&p);
+}
+
+static void send_in_place(struct pair *p, uint8_t *at, uint32_t bytes) {
+    sluice_region *region;
+    assert_int_equal(sluice_region_open(p->b.node, at, bytes, 0, &region, NULL), 0);
+    memory_fill(sluice_region_data(region), bytes, 0);
+    sluice_piece piece = {sluice_region_data(region), bytes, region};
+    assert_int_equal(sluice_send_pieces(p->b.session, &piece, 1, SLUICE_SEND(.tag = 1)), 0);
+    while (announced(p) == 0)
+        assert_int_equal(sluice_poll(p->b.loop, NULL, 0, 0), 0);
+    assert_int_equal(way(p), at ? RNDV_BY_READ : RNDV_BY_COPY);
+    receive(p, bytes);
+    pair_expect(p, &p->b, SLUICE_SENT);
+    assert_int_equal(sluice_region_close(region), 0);
+}
+
+static void memory_of_the_sender_alone_is_read(void **state) {
+    (void)state;
+    for (unsigned private = 0; private < 2; private ++) {
+        struct pair p;
+        uint8_t *mine = private ? malloc(100000) : NULL;
+        open_pair(&p);
+        send_in_place(&p, mine, 100000);
+        pair_close(&p);
+        free(mine);
+    }
+}
+
+/* Turns of this loop alone until that is so. */
+static void await_held(struct side *side, const struct session *s) {
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (!s->rx.held.head && env_now(&env_default) < limit)
+        assert_true(sluice_poll(side->loop, NULL, 0, 0) >= 0);
+    assert_non_null(s->rx.held.head);
+}
+
+/* The dialer is up while the listener has not heard so yet. */
+static void it_may_be_announced_before_the_receiver_is_up(void **state) {
+    struct pair p;
+    sluice_event event = {0};
+    (void)state;
+    memset(&p, 0, sizeof p);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_dial(&p, PAIR_LINK());
+    for (unsigned turn = 0; event.type != SLUICE_UP; turn++) {
+        if (turn % 256 == 255) /* b has had many: it waits for a */
+            cm_progress(p.a.node->cm, 0);
+        assert_true(sluice_poll(p.a.loop, NULL, 0, 0) >= 0);
+        cm_progress(p.b.node->cm, 0);
+        assert_true(sluice_poll(p.b.loop, &event, 1, 0) >= 0);
+        sched_yield();
+    }
+    announced_send(&p, 100000);
+    const struct session *a = p.a.loop->sessions;
+    assert_non_null(a);
+    await_held(&p.a, a);
+    assert_false(a->announced);
+    pair_expect(&p, &p.a, SLUICE_UP);
+    receive(&p, 100000);
+    pair_close(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_large_message_is_copied_by_its_receiver),
+        cmocka_unit_test(a_turn_copies_no_more_than_its_share),
+        cmocka_unit_test(of_a_peer_that_does_not_know_how_it_is_read),
+        cmocka_unit_test(memory_of_the_sender_alone_is_read),
+        cmocka_unit_test(it_may_be_announced_before_the_receiver_is_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
