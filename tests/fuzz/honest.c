@@ -228,7 +228,7 @@ bool honest_busy(const struct honest *h) {
     const struct session *s = h->loop->sessions;
     if (!s || s->state == SESSION_OPENING)
         return false;
-    if (s->state >= SESSION_RELEASED || (s->rndv && s->rndv->wiping))
+    if (s->state >= SESSION_RELEASED || (s->rndv && s->rndv->goes_on))
         return true;
     const struct soft_qp *qp = s->connection.qp ? soft_qp_of(s->connection.qp) : NULL;
     const struct soft_ring *tx = qp ? atomic_load(&qp->tx) : NULL;

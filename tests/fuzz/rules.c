@@ -32,7 +32,7 @@ static bool announcement_breaks(const struct stranger *st, const struct frame *f
     uint64_t word = word_at(payload, 0);
     unsigned number = word & 0xffff, type = word >> 16 & 0xff, way = word >> 24 & 0xff;
     if (f->length != FRAME_RTS_BYTES || number >= STRANGER_NUMBERS || way < RNDV_BY_READ ||
-        way > RNDV_BY_WRITE || f->total > LARGEST || f->total <= STRANGER_PAYLOAD)
+        way > RNDV_BY_COPY || f->total > LARGEST || f->total <= STRANGER_PAYLOAD)
         return true;
     if (type != FRAME_DATA && type != FRAME_REQUEST && type != FRAME_REPLY)
         return true;

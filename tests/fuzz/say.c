@@ -4,6 +4,7 @@
 
 #include "core/auth/auth.h"
 #include "datapath/rndv/internal.h"
+#include "soft/soft.h"
 
 static void put(struct stranger_frame *f, unsigned word, uint64_t value) {
     value = htole64(value);
@@ -86,11 +87,29 @@ static void say_pack(struct stranger *st, struct stranger_frame *f, struct fuzz_
     }
 }
 
+/* Where the bytes of an announcement lie; one that is to be copied is read where the other side has not mapped them. */
+static unsigned say_place(struct stranger *st, struct stranger_frame *f, unsigned way,
+                          uint32_t from, uint64_t bytes, uint64_t word) {
+    const uint8_t *at = stranger_pattern(st, from);
+    uint32_t key = 0;
+    uint64_t address = 0;
+    if (way == RNDV_BY_COPY && (!(st->rep.features & PRIVATE_DATA_FEATURE_SHARED) ||
+                                !soft_share(st->id->qp, st->source_mr, at, bytes, &key, &address)))
+        way = RNDV_BY_READ;
+    if (way == RNDV_BY_READ) {
+        key = st->source_mr->rkey;
+        address = (uintptr_t)at;
+    }
+    put(f, 0, word | way << 24 | (uint64_t)key << 32);
+    put(f, 1, address);
+    return way;
+}
+
 static void say_announce(struct stranger *st, struct stranger_frame *f, struct fuzz_input *in) {
     uint64_t how = fuzz_take(in, 1), number = 0, total = 0;
     while (number < STRANGER_NUMBERS - 1 && st->mine[number].announced)
         number++;
-    unsigned way = how & 1 ? RNDV_BY_WRITE : RNDV_BY_READ;
+    unsigned way = how & 1 ? RNDV_BY_WRITE : how & 8 ? RNDV_BY_COPY : RNDV_BY_READ;
     st->trusted &= !st->mine[number].announced;
     unsigned type = how & 2 ? FRAME_DATA : how & 4 ? FRAME_REPLY : FRAME_REQUEST;
     uint64_t bytes = STRANGER_PAYLOAD + 1 + (how >> 3) * 3000;
@@ -105,10 +124,7 @@ static void say_announce(struct stranger *st, struct stranger_frame *f, struct f
     uint32_t from = st->said_count * 64;
     uint32_t word = type == FRAME_REPLY ? 0 : stranger_note(st, type, bytes, from);
     f->head.total = bytes;
-    put(f, 0,
-        number | type << 16 | way << 24 |
-            (way == RNDV_BY_READ ? (uint64_t)st->source_mr->rkey << 32 : 0));
-    put(f, 1, way == RNDV_BY_READ ? (uintptr_t)stranger_pattern(st, from) : 0);
+    way = say_place(st, f, way, from, bytes, number | type << 16);
     put(f, 2, total);
     put(f, 3, 0);
     put(f, 4, 0);

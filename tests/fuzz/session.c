@@ -54,7 +54,8 @@ static void turn(void) {
 static struct private_data_req request_of(bool greets, bool keyed) {
     struct private_data_req req = {.version_min = 1,
                                    .version_max = 1,
-                                   .features = greets ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0,
+                                   .features = PRIVATE_DATA_FEATURE_SHARED |
+                                               (greets ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0),
                                    .eager_log2 = 10,
                                    .message_log2 = 17,
                                    .depth_in = 4,

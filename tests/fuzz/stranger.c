@@ -132,7 +132,8 @@ void stranger_answer(struct stranger *st, struct fuzz_input *in) {
     uint8_t data[PRIVATE_DATA_REP_BYTES];
     st->rep =
         (struct private_data_rep){.version = 1,
-                                  .features = st->req.features & PRIVATE_DATA_FEATURE_HANDSHAKE,
+                                  .features = st->req.features & (PRIVATE_DATA_FEATURE_HANDSHAKE |
+                                                                  PRIVATE_DATA_FEATURE_SHARED),
                                   .eager_log2 = st->req.eager_log2,
                                   .message_log2 = st->req.message_log2,
                                   .depth_in = 4,
