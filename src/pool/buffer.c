@@ -7,7 +7,6 @@
 #include <errno.h>
 
 #include "base/assert.h"
-#include "base/sanitize.h"
 #include "pool/internal.h"
 
 #define SPLICE_MAX 256 /* buffers looked at in one go */
@@ -20,9 +19,11 @@ static bool too_large(const struct pool *pool, size_t bytes) {
 /* Into this cache, whichever cache it came from; what does not fit goes to the shared list. */
 static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
     struct magazines *bin = &cache->bin[msg->size_class];
-    if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[msg->size_class], 0))
+    if (__builtin_expect(magazine_count(bin) >= pool->magazine_max[msg->size_class], 0))
         depot_give(pool, magazine_rotate(bin));
-    magazine_add(bin, msg);
+    msg->next = bin->active;
+    bin->active = msg;
+    magazine_brought(bin, 1);
 }
 
 /* Takes returned buffers until the class that is wanted has a magazine full. */
@@ -30,7 +31,7 @@ static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_cl
     struct magazines *wanted = &cache->bin[size_class];
     uint16_t max = pool->magazine_max[size_class];
     struct sluice_msg *msg;
-    for (int i = 0; i < SPLICE_MAX && count_of(&wanted->active_count) < max &&
+    for (int i = 0; i < SPLICE_MAX && magazine_count(wanted) < max &&
                     (msg = pool_cache_next_returned(cache)) != NULL;
          i++) {
         pool_cache_returned(cache, slot_bytes(msg));
@@ -39,7 +40,10 @@ static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_cl
     }
 }
 
-/* The active magazine is empty: the spare one, what others returned, the shared list, or more. */
+/*
+ * The active magazine is empty: the spare one, what others returned, the shared list, or more. Of a cache, the buffer is
+ * counted as handed out.
+ */
 static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
     struct sluice_msg *chain = NULL;
     if (!cache) {
@@ -52,13 +56,13 @@ static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, un
         splice(pool, cache, size_class);
         if (!bin->active) {
             /* While a thread waits for memory, surplus buffers go back at once: see pool_look(). */
-            bool spare = !atomic_load_explicit(&pool->waiting, memory_order_relaxed);
+            bool spare = !atomic_load_explicit(&pool->head.waiting, memory_order_relaxed);
             unsigned max = spare ? pool->magazine_max[size_class] : 1;
             unsigned count = depot_take(pool, size_class, max, &chain);
             if (count == 0)
                 count = refill_more(pool, cache, size_class, max, &chain);
             bin->active = chain;
-            count_set(&bin->active_count, count);
+            magazine_brought(bin, count);
             count_add(&bin->refills, 1);
         }
     }
@@ -79,32 +83,19 @@ static struct sluice_msg *get_slow(struct pool *pool, struct pool_cache *cache, 
         errno = EMSGSIZE;
         return NULL;
     }
-    struct sluice_msg *msg = bytes > CLASS_BYTES_MAX ? refill_large(pool, cache, bytes)
-                                                     : refill(pool, cache, class_of(bytes));
+    bool large = bytes > CLASS_BYTES_MAX;
+    struct sluice_msg *msg =
+        large ? refill_large(pool, cache, bytes) : refill(pool, cache, class_of(bytes));
     if (msg) /* before the look, which empties only classes that the cache saw */
         saw(pool, cache, msg->size_class);
+    if (msg && !cache)
+        atomic_fetch_add_explicit(&pool->gets[msg->size_class], 1, memory_order_release);
+    else if (msg && large)
+        magazine_passed_out(&cache->bin[msg->size_class]);
     /* It may have taken more than it needs, or what others wait for out of its cache. */
     pool_look(pool, cache);
     if (!msg)
         errno = ENOMEM;
-    return msg;
-}
-
-/* For the address sanitizer the bytes behind a message may not be used; debugging has its own zone there. */
-static inline void open_bytes(struct sluice_msg *msg, size_t bytes) {
-    size_t opened = msg->pool->debug ? msg->capacity : bytes;
-    SANITIZE_UNPOISON(msg->data - POOL_HEADROOM, opened + POOL_HEADROOM);
-    SANITIZE_POISON(msg->data + opened, msg->capacity - opened);
-}
-
-static inline struct sluice_msg *hand_out(struct sluice_msg *msg, uint16_t number, size_t bytes) {
-    open_bytes(msg, bytes);
-    msg->cache = number;
-    msg->next = NULL;
-    msg->size = bytes;
-    msg->state = 0;
-    msg->flags = 0;
-    msg->owner = NULL;
     return msg;
 }
 
@@ -116,11 +107,9 @@ get_otherwise(struct pool *pool, struct pool_cache *cache, size_t bytes) {
         msg = magazine_take(&cache->bin[class_of(bytes)]);
     if (!msg && !(msg = get_slow(pool, cache, bytes)))
         return NULL;
-    if (cache)
-        count_add(&cache->bin[msg->size_class].gets, 1);
-    else
-        atomic_fetch_add_explicit(&pool->gets[msg->size_class], 1, memory_order_release);
-    hand_out(msg, cache ? cache->number : 0, bytes);
+    /* Debugging has a zone of its own behind the bytes that were asked for. */
+    pool_open_bytes(msg, pool->debug ? msg->capacity : bytes);
+    pool_hand_out(msg, cache ? cache->number : 0, bytes, 0);
     if (pool->debug)
         debug_got(pool, msg);
     return msg;
@@ -128,29 +117,26 @@ get_otherwise(struct pool *pool, struct pool_cache *cache, size_t bytes) {
 
 /* Nearly always a magazine has one: that needs no call, and no register saved for one. */
 struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes) {
-    if (__builtin_expect(!cache || bytes - 1 >= CLASS_BYTES_MAX || pool->debug, 0))
-        return get_otherwise(pool, cache, bytes); /* 0 bytes too: that is seldom */
-    struct magazines *bin = &cache->bin[class_of(bytes)];
-    struct sluice_msg *msg = magazine_take(bin);
-    if (__builtin_expect(!msg, 0))
+    if (__builtin_expect(!cache || !pool_is_quick(cache, bytes), 0))
         return get_otherwise(pool, cache, bytes);
-    count_add(&bin->gets, 1);
-    return hand_out(msg, cache->number, bytes);
+    struct sluice_msg *msg = pool_get_quick(cache, bytes, 0);
+    return __builtin_expect(msg != NULL, 1) ? msg : get_otherwise(pool, cache, bytes);
 }
 
 struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
                                 unsigned max, unsigned *count) {
     *count = 1;
-    if (max < 2 || !cache || bytes - 1 >= CLASS_BYTES_MAX || pool->debug)
+    if (max < 2 || !cache || !pool_is_quick(cache, bytes))
         return pool_get(pool, cache, bytes);
     struct magazines *bin = &cache->bin[class_of(bytes)];
-    if (count_of(&bin->active_count) < 2)
+    unsigned have = magazine_count(bin), n = max < have ? max : have;
+    if (have < 2)
         return pool_get(pool, cache, bytes);
-    unsigned have = count_of(&bin->active_count), n = max < have ? max : have;
     struct sluice_msg *first = bin->active, *last = first;
     for (unsigned i = 1;; i++) {
         struct sluice_msg *next = last->next;
-        hand_out(last, cache->number, bytes);
+        pool_open_bytes(last, bytes);
+        pool_hand_out(last, cache->number, bytes, 0);
         if (i == n) {
             bin->active = next;
             break;
@@ -158,7 +144,6 @@ struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, siz
         last->next = next;
         last = next;
     }
-    count_set(&bin->active_count, have - n);
     count_add(&bin->gets, n);
     *count = n;
     return first;
@@ -191,11 +176,10 @@ static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct po
                                                     struct sluice_msg *msg) {
     if (pool->debug && !debug_put(pool, msg))
         return;
-    /* The address sanitizer reports every access from now on. */
-    SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
+    pool_close_bytes(msg);
     unsigned size_class = msg->size_class;
     if (cache)
-        count_add(&cache->bin[size_class].puts, 1);
+        magazine_passed_in(&cache->bin[size_class]);
     else
         atomic_fetch_add_explicit(&pool->puts[size_class], 1, memory_order_release);
     if (cache && msg->cache == cache->number && size_class < POOL_CLASSES)
@@ -207,45 +191,29 @@ static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct po
 
 void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
     ASSERT(msg->pool == pool && (!cache || cache->pool == pool));
-    unsigned size_class = msg->size_class;
-    if (__builtin_expect(!cache || msg->cache != cache->number || size_class >= POOL_CLASSES ||
-                             pool->debug,
-                         0)) {
+    if (__builtin_expect(!cache || !pool_put_quick(cache, msg), 0))
         put_otherwise(pool, cache, msg);
-        return;
-    }
-    struct magazines *bin = &cache->bin[size_class];
-    if (__builtin_expect(count_of(&bin->active_count) >= pool->magazine_max[size_class], 0)) {
-        put_otherwise(pool, cache, msg);
-        return;
-    }
-    /* The address sanitizer reports every access from now on. */
-    SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
-    count_add(&bin->puts, 1);
-    magazine_add(bin, msg);
-    pool_look(pool, cache);
+    else
+        pool_look(pool, cache);
 }
 
 void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg *first,
                   struct sluice_msg *last, unsigned count) {
-    unsigned size_class = first->size_class;
+    struct magazines *bin = cache ? &cache->bin[first->size_class] : NULL;
     bool fits =
-        cache && first->cache == cache->number && size_class < POOL_CLASSES && !pool->debug &&
-        count_of(&cache->bin[size_class].active_count) + count <= pool->magazine_max[size_class];
+        cache && first->cache == cache->number && magazine_count(bin) + count <= bin->quick_max;
     for (struct sluice_msg *msg = first, *next; (!fits || SANITIZES_ADDRESS) && msg; msg = next) {
         next = msg == last ? NULL : msg->next;
         if (fits)
-            SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
+            pool_close_bytes(msg);
         else
             pool_put(pool, cache, msg);
     }
     if (!fits)
         return;
-    struct magazines *bin = &cache->bin[size_class];
     count_add(&bin->puts, count);
     last->next = bin->active;
     bin->active = first;
-    count_set(&bin->active_count, count_of(&bin->active_count) + count);
     pool_look(pool, cache);
 }
 

@@ -12,19 +12,18 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "base/barrier.h"
 #include "pool/arena.h"
 #include "pool/magazine.h"
 #include "pool/debug.h"
 #include "pool/grow.h"
 #include "pool/large.h"
 #include "pool/pool.h"
+#include "pool/quick.h"
 #include "pool/span.h"
 
 struct pool {
-    /* read at every get and put */
-    _Atomic bool waiting; /* a thread waits for memory; written under the lock */
-    bool debug;           /* constant: see debug.h */
+    struct pool_head head;
+    bool debug; /* constant: see debug.h */
     uint16_t magazine_max[POOL_CLASSES];
     int64_t return_bytes_max; /* on the return stack of one cache */
     struct pool_cache *_Atomic by_number[POOL_CACHES_MAX];
@@ -58,6 +57,8 @@ struct pool {
     bool shortage_locks;
     _Atomic uint64_t seen; /* bit: threads without a cache used buffers of the class */
 };
+
+_Static_assert(offsetof(struct pool, head) == 0, "quick.h knows no more of it");
 
 /* The bytes that a buffer takes. */
 static inline int64_t slot_bytes(const struct sluice_msg *msg) {
@@ -94,17 +95,4 @@ void refill_put_large(struct pool *pool, struct sluice_msg *msg);
 
 /* A thread waits: calls wake once. */
 void pool_wake(struct pool *pool);
-/* A thread waits: the buffers of this cache (may be NULL) go to all, and wake is called if that may help. */
-void pool_has_waiters(struct pool *pool, struct pool_cache *cache);
-
-/*
- * After memory may have come into a cache or the lists, by whatever way: the other half of pool_wait(). The
- * cache's owner.
- */
-static inline void pool_look(struct pool *pool, struct pool_cache *cache) {
-    barrier_here(); /* between the buffer that came back and the flag; partner: pool_wait() */
-    if (__builtin_expect(atomic_load_explicit(&pool->waiting, memory_order_relaxed), 0))
-        pool_has_waiters(pool, cache);
-}
-
 #endif

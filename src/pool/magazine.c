@@ -29,7 +29,7 @@ struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number) {
 
 /* A count is that of its stack, as far as can be seen without a walk. */
 static void assert_counted(const struct magazines *bin) {
-    ASSERT((bin->active == NULL) == (count_of(&bin->active_count) == 0));
+    ASSERT((bin->active == NULL) == (magazine_count(bin) == 0));
     ASSERT((bin->spare == NULL) == (count_of(&bin->spare_count) == 0));
 }
 
@@ -37,9 +37,10 @@ struct sluice_msg *magazine_rotate(struct magazines *bin) {
     assert_counted(bin);
     struct sluice_msg *old = bin->spare;
     bin->spare = bin->active;
-    count_set(&bin->spare_count, count_of(&bin->active_count));
+    uint32_t count = magazine_count(bin);
+    count_set(&bin->spare_count, count);
     bin->active = NULL;
-    count_set(&bin->active_count, 0);
+    magazine_brought(bin, -count);
     return old;
 }
 
@@ -48,7 +49,7 @@ bool magazine_swap(struct magazines *bin) {
     if (!bin->spare)
         return false;
     bin->active = bin->spare;
-    count_set(&bin->active_count, count_of(&bin->spare_count));
+    magazine_brought(bin, count_of(&bin->spare_count));
     bin->spare = NULL;
     count_set(&bin->spare_count, 0);
     return true;
@@ -64,7 +65,7 @@ struct sluice_msg *magazine_empty(struct magazines *bin) {
         last->next = bin->spare;
     }
     bin->active = bin->spare = NULL;
-    count_set(&bin->active_count, 0);
+    magazine_brought(bin, -magazine_count(bin));
     count_set(&bin->spare_count, 0);
     return chain;
 }

@@ -12,6 +12,9 @@
  * no memory. Bytes on their way back are bounded; above the bound the buffer stays with the thread that
  * returned it.
  *
+ * What the active magazine holds is not counted for itself: each message would pay for that. It follows from how many
+ * buffers were handed out and returned, which are counted anyway, and from what came and went by other ways.
+ *
  * A cache is never freed before its pool, since another thread may be about to push onto it; a closed one
  * is used again by the next that is opened.
  *
@@ -28,13 +31,17 @@
 struct magazines {
     struct sluice_msg *active, *spare;
     /* one writer, the owner; read for figures */
-    _Atomic uint32_t active_count, spare_count;
     _Atomic uint64_t gets, puts, returned, refills;
+    _Atomic uint32_t brought; /* into the active one by other ways, less what left it so */
+    _Atomic uint32_t spare_count;
+    uint32_t quick_max; /* constant: pool_put_quick() adds to fewer; debugging, large ones: 0 */
 } __attribute__((aligned(64)));
+_Static_assert(sizeof(struct magazines) == 64, "a cache line");
 
 struct pool_cache {
     struct pool *pool;
     struct pool_cache *next; /* all there ever were: constant once it is in the list */
+    uint32_t quick_bytes;    /* constant: sizes from 1 up to that have a quick way; debugging: 0 */
     uint16_t number;
     bool open;                    /* under the pool's lock */
     uint64_t seen;                /* bit: buffers of that class went through this cache */
@@ -62,22 +69,65 @@ static inline uint32_t count_of(const _Atomic uint32_t *counter) {
 }
 
 static inline void count_set(_Atomic uint32_t *counter, uint32_t value) {
-    atomic_store_explicit(counter, value, memory_order_relaxed);
+    atomic_store_explicit(counter, value, memory_order_release);
 }
 
+/* Its active one, after so many puts. The owner. */
+static inline uint32_t magazine_count_at(const struct magazines *bin, uint64_t puts) {
+    return count_of(&bin->brought) + (uint32_t)puts -
+           (uint32_t)atomic_load_explicit(&bin->gets, memory_order_relaxed);
+}
+
+static inline uint32_t magazine_count(const struct magazines *bin) {
+    return magazine_count_at(bin, atomic_load_explicit(&bin->puts, memory_order_relaxed));
+}
+
+/*
+ * The same for any thread. Read in this order it is no less than it was at some moment meanwhile, and so never below 0:
+ * what comes is counted before what goes.
+ */
+static inline uint32_t magazine_count_seen(const struct magazines *bin) {
+    uint32_t gets = (uint32_t)atomic_load_explicit(&bin->gets, memory_order_acquire);
+    uint32_t brought = atomic_load_explicit(&bin->brought, memory_order_acquire);
+    uint32_t puts = (uint32_t)atomic_load_explicit(&bin->puts, memory_order_acquire);
+    return brought + puts - gets;
+}
+
+/* One is handed out. NULL: there is none. */
 static inline struct sluice_msg *magazine_take(struct magazines *bin) {
     struct sluice_msg *msg = bin->active;
     if (msg) {
         bin->active = msg->next;
-        count_set(&bin->active_count, count_of(&bin->active_count) - 1);
+        count_add(&bin->gets, 1);
     }
     return msg;
 }
 
-static inline void magazine_add(struct magazines *bin, struct sluice_msg *msg) {
+/* One was returned. False: there are as many as are quick. */
+static inline bool magazine_add(struct magazines *bin, struct sluice_msg *msg) {
+    uint64_t puts = atomic_load_explicit(&bin->puts, memory_order_relaxed);
+    if (__builtin_expect(magazine_count_at(bin, puts) >= bin->quick_max, 0))
+        return false;
     msg->next = bin->active;
     bin->active = msg;
-    count_set(&bin->active_count, count_of(&bin->active_count) + 1);
+    atomic_store_explicit(&bin->puts, puts + 1, memory_order_release);
+    return true;
+}
+
+/* So many more are in the active one, or (modulo 2^32) fewer, that were neither handed out nor returned. */
+static inline void magazine_brought(struct magazines *bin, uint32_t count) {
+    count_set(&bin->brought, count_of(&bin->brought) + count);
+}
+
+/* One is handed out, or was returned, that does not come from a magazine, or does not go into one. */
+static inline void magazine_passed_out(struct magazines *bin) {
+    magazine_brought(bin, 1);
+    count_add(&bin->gets, 1);
+}
+
+static inline void magazine_passed_in(struct magazines *bin) {
+    count_add(&bin->puts, 1);
+    magazine_brought(bin, UINT32_MAX);
 }
 
 /* The full active magazine becomes the spare one; returns the former spare, a chain or NULL. */

@@ -91,6 +91,16 @@ void pool_detach(struct pool *pool) {
 
 /* ---- caches ---------------------------------------------------------------------------------- */
 
+static struct pool_cache *cache_new(struct pool *pool, uint16_t number) {
+    struct pool_cache *cache = pool_cache_new(pool, number);
+    if (!cache || pool->debug) /* which looks at every buffer */
+        return cache;
+    cache->quick_bytes = CLASS_BYTES_MAX;
+    for (unsigned i = 0; i < POOL_CLASSES; i++)
+        cache->bin[i].quick_max = pool->magazine_max[i];
+    return cache;
+}
+
 struct pool_cache *pool_cache_open(struct pool *pool) {
     pthread_mutex_lock(&pool->lock);
     struct pool_cache *cache = pool->caches;
@@ -98,7 +108,7 @@ struct pool_cache *pool_cache_open(struct pool *pool) {
         cache = cache->next;
     if (!cache) {
         unsigned number = pool->cache_count + 1;
-        cache = pool_cache_new(pool, (uint16_t)(number < POOL_CACHES_MAX ? number : 0));
+        cache = cache_new(pool, (uint16_t)(number < POOL_CACHES_MAX ? number : 0));
         if (cache) {
             pool->cache_count++;
             cache->next = pool->caches;
@@ -126,6 +136,7 @@ void pool_cache_close(struct pool_cache *cache) {
         atomic_fetch_add(&pool->puts[i], atomic_exchange(&bin->puts, 0));
         if (cache->seen >> i & 1)
             atomic_fetch_or(&pool->seen, (uint64_t)1 << i);
+        atomic_store(&bin->brought, 0); /* both magazines are empty now */
         atomic_store(&bin->returned, 0);
         atomic_store(&bin->refills, 0);
     }

@@ -28,7 +28,7 @@
 
 #define POOL_HEADROOM 64 /* bytes in front of the payload for the frame header */
 #define POOL_HEADER 32   /* the last of these: the others are unused, and guarded in debug mode */
-#define POOL_CLASSES 52  /* 64 B to 1 MiB: see span.h; larger ones are mapped singly */
+#define POOL_CLASSES 52  /* 64 B to 1 MiB: see size_class.h; larger ones are mapped singly */
 
 struct pool;
 struct pool_cache;
@@ -191,6 +191,8 @@ uint64_t pool_in_use(const struct pool *pool);
  */
 void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg); /* before it is used */
 void pool_wait(struct pool *pool, size_t bytes);
+/* A thread waits: the buffers of this cache (may be NULL) go to all, and wake is called if that may help. Its owner. */
+void pool_has_waiters(struct pool *pool, struct pool_cache *cache);
 /*
  * After a failed attempt: whether memory may come back by itself. False: no buffer is handed out (except
  * those that pool_note() counts), no cache has a free one, or the device is gone. Any thread.

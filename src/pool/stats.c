@@ -66,13 +66,13 @@ uint64_t pool_in_use(const struct pool *pool) {
 
 bool pool_cache_has(const struct pool_cache *cache) {
     for (unsigned i = 0; i < POOL_CLASSES; i++)
-        if (count_of(&cache->bin[i].active_count) + count_of(&cache->bin[i].spare_count) > 0)
+        if (magazine_count_seen(&cache->bin[i]) + count_of(&cache->bin[i].spare_count) > 0)
             return true;
     return atomic_load_explicit(&cache->home.bytes, memory_order_relaxed) > 0;
 }
 
 static void add_bin(struct pool_count *count, const struct magazines *bin) {
-    count->cached += count_of(&bin->active_count);
+    count->cached += magazine_count_seen(bin);
     count->cached += count_of(&bin->spare_count);
     count->returned += see(&bin->returned);
     count->refills += see(&bin->refills);

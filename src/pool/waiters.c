@@ -32,10 +32,10 @@ void pool_wait(struct pool *pool, size_t bytes) {
     unsigned size_class = bytes > CLASS_BYTES_MAX ? POOL_CLASSES : class_of(bytes);
     atomic_fetch_add_explicit(&pool->alloc_waits, 1, memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
-    if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed)) {
+    if (!atomic_load_explicit(&pool->head.waiting, memory_order_relaxed)) {
         pool->waits_for.news = pool->waits_for.everywhere = false;
         pool->waits_for.round++;
-        atomic_store_explicit(&pool->waiting, true, memory_order_relaxed);
+        atomic_store_explicit(&pool->head.waiting, true, memory_order_relaxed);
     }
     pool->waits_for.wanted |= (uint64_t)1 << size_class;
     bool everywhere = pool->waits_for.everywhere;
@@ -51,11 +51,11 @@ void pool_wait(struct pool *pool, size_t bytes) {
 }
 
 void pool_wake(struct pool *pool) {
-    if (!atomic_load_explicit(&pool->waiting, memory_order_relaxed))
+    if (!atomic_load_explicit(&pool->head.waiting, memory_order_relaxed))
         return;
     pthread_mutex_lock(&pool->lock);
-    bool waiting = atomic_load_explicit(&pool->waiting, memory_order_relaxed);
-    atomic_store_explicit(&pool->waiting, false, memory_order_relaxed);
+    bool waiting = atomic_load_explicit(&pool->head.waiting, memory_order_relaxed);
+    atomic_store_explicit(&pool->head.waiting, false, memory_order_relaxed);
     pool->waits_for.wanted = 0;
     pthread_mutex_unlock(&pool->lock);
     if (!waiting)

@@ -211,6 +211,61 @@ static void a_run_is_so_many_single_buffers(void **state) {
     fake_pool_close(pool);
 }
 
+static uint32_t length_of(const struct sluice_msg *chain) {
+    uint32_t length = 0;
+    for (; chain; chain = chain->next)
+        length++;
+    return length;
+}
+
+/* What a magazine holds is not counted for itself: it follows from counts of everything that comes and goes. */
+static void the_count_of_a_magazine_follows_every_way(void **state) {
+    (void)state;
+    enum { MOST = 300, STEPS = 20000 };
+    static const size_t sizes[] = {1, 64, 3000, 60000, 2 * MIB};
+    static struct sluice_msg *held[MOST];
+    struct pool *pool = fake_pool_open(64 * MIB);
+    struct pool_cache *own = pool_cache_open(pool), *other = pool_cache_open(pool);
+    uint64_t random = 0x9e3779b97f4a7c15u;
+    unsigned have = 0;
+    for (unsigned step = 0; step < STEPS; step++) {
+        uint64_t r = random_next(&random);
+        struct pool_cache *cache = r % 8 == 0 ? NULL : r % 8 < 3 ? other : own;
+        bool gets =
+            r >> 8 & (step / 500 % 2 ? 3 : 1); /* more are got for a while, then more returned */
+        unsigned count = 1 + r / 65536 % 40;
+        if (r % 1000 == 0 && cache) {
+            pool_cache_flush(cache);
+        } else if (r % 1000 == 1) {
+            pool_cache_close(other);
+            other = pool_cache_open(pool);
+        } else if (gets && have < MOST) {
+            unsigned max = count < MOST - have ? count : MOST - have, got = 0;
+            struct sluice_msg *msg = pool_get_run(pool, cache, sizes[r / 4096 % 5], max, &got);
+            for (; msg && got > 0; got--, msg = held[have++]->next)
+                held[have] = msg;
+        } else {
+            for (; count > 0 && have > 0; count--)
+                pool_put(pool, cache, held[--have]);
+        }
+        for (unsigned i = 0; i <= POOL_CLASSES; i++)
+            for (int which = 0; which < 2; which++) {
+                const struct magazines *bin = &(which ? other : own)->bin[i];
+                assert_int_equal(magazine_count(bin), length_of(bin->active));
+                assert_int_equal(magazine_count_seen(bin), length_of(bin->active));
+                assert_int_equal(atomic_load(&bin->spare_count), length_of(bin->spare));
+            }
+        if (step % 100 == 0)
+            assert_int_equal(pool_in_use(pool), have);
+    }
+    while (have > 0)
+        pool_put(pool, own, held[--have]);
+    pool_cache_close(own);
+    pool_cache_close(other);
+    assert_int_equal(pool_in_use(pool), 0);
+    fake_pool_close(pool);
+}
+
 static void mixed_sizes_waste_less_than_a_quarter(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed <= 5; seed++) {
@@ -476,6 +531,7 @@ int main(void) {
         POOL_TEST(returns_to_a_sleeping_cache_are_not_lost_to_others),
         POOL_TEST(more_caches_than_numbers_work),
         POOL_TEST(a_run_is_so_many_single_buffers),
+        POOL_TEST(the_count_of_a_magazine_follows_every_way),
         POOL_TEST(mixed_sizes_waste_less_than_a_quarter),
         POOL_TEST(a_steady_load_asks_the_system_for_nothing),
         POOL_TEST(who_waits_for_memory_is_woken_once_and_finds_it),
