@@ -147,7 +147,8 @@ struct session_tx {
     uint64_t message_max;
     uint64_t rndv_above;     /* larger messages go by rendezvous; never below frame_payload */
     uint32_t frame_payload;  /* bytes of a message in one frame */
-    uint32_t coalesce_bound; /* larger messages have a frame of their own; 0: all have */
+    uint16_t open_bytes;     /* the same where the frame lies open for more: coalesce_open() */
+    uint16_t coalesce_bound; /* larger messages have a frame of their own; 0: all have */
 };
 
 /* Frames and messages that arrived and were not delivered. Owner: the loop. */

@@ -57,8 +57,8 @@ struct sluice_msg {
             union {
                 uint32_t id; /* of the request it is, or answers */
                 struct
-                { /* such a frame: messages in it, and those of which the window counts by it */
-                    uint16_t items, counted;
+                { /* such a frame: messages in it; of these, requests, which the window counts apart */
+                    uint16_t items, requests;
                 };
             };
         } tx;

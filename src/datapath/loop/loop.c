@@ -21,6 +21,7 @@
 #include "datapath/session/reap.h"
 #include "core/context.h"
 #include "core/techniques.h"
+#include "pool/quick.h"
 
 #define CQ_ENTRIES_MIN 4096u
 #define CQ_ENTRIES_MAX 262144u
@@ -231,6 +232,8 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
         error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
         goto close_device;
     }
+    uint64_t quick = pool_quick_bytes(l->cache), most = n->options.message_bytes_max;
+    l->alloc_quick = (uint32_t)(quick < most ? quick : most);
     if (!(l->rx_cache = pool_cache_open(n->rx_pool))) {
         error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
         goto close_cache;

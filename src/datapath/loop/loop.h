@@ -104,6 +104,7 @@ struct sluice_loop {
     struct pool_cache *cache, *rx_cache;
     struct pool *pool, *rx_pool; /* messages of the application; what is received */
     struct sluice_node *node;
+    uint32_t alloc_quick; /* constant: sizes from 1 up to that may be in the magazines of `cache` */
     uint32_t wc_next, wc_count;
     uint32_t wr_batch_max; /* sends posted at once: LOOP_WR_BATCH, or one */
     struct session *dirty, *notices, **notices_tail, *dying;

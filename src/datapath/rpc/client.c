@@ -202,7 +202,7 @@ static void rpc_client_drop(struct sluice_loop *l, struct sluice_msg *msg) {
     if (unlikely(msg->flags & MSG_BUSY))
         msg->flags |= MSG_ORPHAN;
     else
-        msg_discard(l, msg);
+        msg_discard_quick(l, msg);
 }
 
 static inline void window_back(struct sluice_loop *l, struct session *s,

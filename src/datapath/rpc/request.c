@@ -36,7 +36,7 @@ static inline bool request_framed(struct sluice_loop *l, struct session *s, uint
     msg->tx.deadline_ns = msg->tx.sent = 0;
     msg->tx.session_id = id;
     framed_put(frame, at, msg->data, (uint32_t)msg->size, FRAME_REQUEST,
-               rpc_pending_take(r, msg)->id, 0);
+               rpc_pending_take(r, msg)->id);
     atomic_store_explicit(&r->own, atomic_load_explicit(&r->own, memory_order_relaxed) + 1,
                           memory_order_relaxed);
     l->totals.messages_sent++;

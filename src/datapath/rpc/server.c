@@ -264,7 +264,7 @@ static inline bool reply_framed(struct sluice_loop *l, struct session *s, uint64
                                                                     memory_order_acq_rel,
                                                                     memory_order_relaxed)))
         return false;
-    framed_put(frame, at, msg->data, (uint32_t)msg->size, FRAME_REPLY, inbound->id, 1);
+    framed_put(frame, at, msg->data, (uint32_t)msg->size, FRAME_REPLY, inbound->id);
     framed_count(l, s, bytes);
     framed_done(l, msg);
     if (!more)

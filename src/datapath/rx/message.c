@@ -14,6 +14,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rx/retain.h"
 #include "core/forked.h"
+#include "pool/quick.h"
 
 /* The loop this thread polled last, if it has a cache of this pool and is still its own. */
 static inline struct sluice_loop *cache_enter(const struct pool *pool, bool *nested) {
@@ -41,21 +42,18 @@ struct sluice_msg *message_get(struct pool *pool, size_t bytes) {
     return get(pool, bytes);
 }
 
-/* On a thread that has polled a loop of the node last, and where its cache has one. */
-static inline struct sluice_msg *alloc_here(sluice_node *n, size_t bytes) {
+/* On a thread that has polled a loop of the node last, and where a magazine of its cache has one. */
+static inline struct sluice_msg *alloc_here(const sluice_node *n, size_t bytes) {
     struct sluice_loop *l = loop_thread.current;
     bool nested;
-    if (unlikely(!l || l->node != n || bytes > n->options.message_bytes_max ||
-                 !loop_enter(l, &nested)))
+    if (unlikely(!l || l->node != n || bytes - 1 >= l->alloc_quick || !loop_enter(l, &nested)))
         return NULL;
-    struct sluice_msg *msg = pool_get(l->pool, l->cache, bytes);
-    if (likely(msg != NULL))
-        msg->state = MSG_APP;
+    struct sluice_msg *msg = pool_get_quick(l->cache, bytes, MSG_APP);
     loop_leave(l, nested);
     return msg;
 }
 
-static int alloc_other(sluice_node *n, size_t bytes, sluice_msg **out) {
+static __attribute__((noinline)) int alloc_other(sluice_node *n, size_t bytes, sluice_msg **out) {
     if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !out)
@@ -71,6 +69,7 @@ static int alloc_other(sluice_node *n, size_t bytes, sluice_msg **out) {
     return SLUICE_OK;
 }
 
+/* Nearly always without a call, so that no register is saved for one. */
 int sluice_alloc(sluice_node *n, size_t bytes, sluice_msg **out) {
     struct sluice_msg *msg = NULL;
     if (likely(out && forked_bits() == 0))

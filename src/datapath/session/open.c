@@ -74,7 +74,7 @@ static void agree(struct session *s) {
     if ((options->without & WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
         every = 1; /* no completion stands for another's memory */
     s->connection.sq.signal_every = every ? (uint32_t)every : 1;
-    s->tx.coalesce_bound = coalesce_bound(s);
+    coalesce_begin(s);
     s->framed_end = framed_end(s);
     pthread_mutex_lock(&s->node->lock);
     s->info.message_bytes_max = s->tx.message_max;

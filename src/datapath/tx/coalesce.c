@@ -39,11 +39,15 @@ _Static_assert(COALESCE_OPEN_BYTES / COALESCE_ITEM_BYTES <= COALESCE_ITEMS_MAX,
                "a frame that is open cannot have too many");
 _Static_assert((1u << COALESCE_SIZE_BITS) > 65536, "a frame's bytes fit their count");
 
-uint32_t coalesce_bound(const struct session *s) {
-    if (s->node->options.without & WITHOUT_COALESCE)
-        return 0;
-    uint32_t quarter = s->tx.frame_payload / 4;
-    return (quarter < COALESCE_BYTES_MAX ? quarter : COALESCE_BYTES_MAX) + 1;
+static uint32_t less(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+
+void coalesce_begin(struct session *s) {
+    s->tx.open_bytes = (uint16_t)less(s->tx.frame_payload, COALESCE_OPEN_BYTES);
+    s->tx.coalesce_bound = 0;
+    if (!(s->node->options.without & WITHOUT_COALESCE))
+        s->tx.coalesce_bound = (uint16_t)(less(s->tx.frame_payload / 4, COALESCE_BYTES_MAX) + 1);
 }
 
 /* ---- sending --------------------------------------------------------------------------------- */
@@ -60,9 +64,7 @@ struct coalescing {
 struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s,
                                  struct msg_queue *queue) {
     loop_assert_inside(l);
-    uint32_t bytes =
-        s->tx.frame_payload < COALESCE_OPEN_BYTES ? s->tx.frame_payload : COALESCE_OPEN_BYTES;
-    struct sluice_msg *frame = pool_get(l->pool, l->cache, bytes);
+    struct sluice_msg *frame = pool_get(l->pool, l->cache, s->tx.open_bytes);
     if (!frame)
         return NULL;
     frame->state = MSG_SENDING;
@@ -84,11 +86,12 @@ static uint32_t take_opened(struct sluice_loop *l, const struct session *s, stru
     p->frame = frame;
     p->at = frame->tx.end;
     p->count = frame->tx.items;
-    p->window = frame->tx.counted | frame->size << COALESCE_COUNT_BITS;
+    uint32_t counted = frame->tx.items - frame->tx.requests;
+    p->window = counted | frame->size << COALESCE_COUNT_BITS;
     p->opened = true;
-    l->totals.messages_sent += frame->tx.counted; /* requests were counted as they came */
+    l->totals.messages_sent += counted; /* requests were counted as they came */
     l->totals.bytes_sent += frame->size;
-    return s->tx.frame_payload < COALESCE_OPEN_BYTES ? s->tx.frame_payload : COALESCE_OPEN_BYTES;
+    return s->tx.open_bytes;
 }
 
 void coalesce_unsent(struct sluice_loop *l, struct session *s, const struct sluice_msg *frame) {

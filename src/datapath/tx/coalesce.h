@@ -69,8 +69,8 @@ static inline const char *coalesce_item_get(struct coalesce_item *out, const uin
     return NULL;
 }
 
-/* The bound of what goes into one: 0, none does. */
-uint32_t coalesce_bound(const struct session *s);
+/* Sets the bounds of what goes into one, of a session that was agreed upon. */
+void coalesce_begin(struct session *s);
 
 /*
  * Sending: takes what fits one frame off the head of this queue; room and, unless all of it are

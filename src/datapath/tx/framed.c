@@ -32,6 +32,15 @@ bool framed_tokens(struct session *s) {
     return tokens > 0;
 }
 
+int framed_leave_slow(struct sluice_loop *l, struct sluice_msg *msg) {
+    if (msg)
+        framed_done(l, msg);
+    else
+        pool_look(l->pool, l->cache);
+    loop_leave(l, atomic_load_explicit(&l->poll_busy, memory_order_relaxed) != 0);
+    return SLUICE_OK;
+}
+
 bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, const uint8_t *data,
                    uint64_t bytes, bool more) {
     loop_assert_inside(l);

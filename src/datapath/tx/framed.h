@@ -29,6 +29,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
+#include "pool/quick.h"
 
 /* Counts them; false: there are none. */
 bool framed_tokens(struct session *s);
@@ -47,7 +48,7 @@ static inline void framed_done(struct sluice_loop *l, struct sluice_msg *msg) {
     if (msg->state == MSG_LOANED)
         msg->state = MSG_SENDING; /* the caller's no more, and back with the other loans */
     else
-        msg_discard(l, msg);
+        msg_discard_quick(l, msg);
 }
 
 /* In a handler with more messages at hand: what several handlers send goes out together. */
@@ -115,28 +116,31 @@ static inline bool framed_fits(struct session *s, uint64_t id, uint64_t bytes) {
                   session_ref_count_open(&s->ref) == 0);
 }
 
+/* The frame at the end of a queue that is not empty, and where its next item begins; NULL: there is none with room. */
+static inline struct sluice_msg *framed_last(const struct session *s, const struct msg_queue *queue,
+                                             uint32_t bytes, uint32_t *at) {
+    struct sluice_msg *last =
+        (struct sluice_msg *)(void *)((char *)queue->tail - offsetof(struct sluice_msg, next));
+    if (unlikely(last->kind != MSG_FRAME))
+        return NULL;
+    *at = coalesce_round(last->tx.end);
+    return likely(*at + COALESCE_ITEM_BYTES + bytes <= s->tx.open_bytes) ? last : NULL;
+}
+
 /* Where the next item of the frame begins that takes one of so many bytes more; more: there is more to come. */
 static inline struct sluice_msg *framed_place(struct sluice_loop *l, struct session *s,
                                               struct msg_queue *queue, uint32_t bytes, bool more,
                                               uint32_t *at) {
+    struct sluice_msg *last = queue->head ? framed_last(s, queue, bytes, at) : NULL;
+    if (likely(last))
+        return last;
     *at = 0;
-    if (!queue->head)
-        return more ? coalesce_open(l, s, queue) : NULL; /* or there is nothing to share it with */
-    struct sluice_msg *last =
-        (struct sluice_msg *)(void *)((char *)queue->tail - offsetof(struct sluice_msg, next));
-    if (likely(last->kind == MSG_FRAME)) {
-        uint32_t begin = coalesce_round(last->tx.end), end = begin + COALESCE_ITEM_BYTES + bytes;
-        if (likely(end <= s->tx.frame_payload && end <= COALESCE_OPEN_BYTES)) {
-            *at = begin;
-            return last;
-        }
-    }
-    return coalesce_open(l, s, queue);
+    return queue->head || more ? coalesce_open(l, s, queue) : NULL; /* or nothing shares it */
 }
 
-/* One more item of the frame; counted: 1, if the window counts it by the frame. */
+/* One more item of the frame. */
 static inline void framed_put(struct sluice_msg *frame, uint32_t at, const uint8_t *data,
-                              uint32_t bytes, unsigned type, uint64_t total, unsigned counted) {
+                              uint32_t bytes, unsigned type, uint64_t total) {
     uint64_t *word = (uint64_t *)(void *)(frame->data + at);
     word[0] = htole64(type | (uint64_t)bytes << 32);
     word[1] = htole64(total);
@@ -145,8 +149,10 @@ static inline void framed_put(struct sluice_msg *frame, uint32_t at, const uint8
     copy_short((uint8_t *)(word + 2), data, bytes);
     frame->tx.end = at + COALESCE_ITEM_BYTES + bytes;
     frame->tx.items++;
-    frame->tx.counted = (uint16_t)(frame->tx.counted + counted);
-    frame->size += counted ? bytes : 0;
+    if (type == FRAME_REQUEST)
+        frame->tx.requests++;
+    else
+        frame->size += bytes;
 }
 
 static inline bool framed_has_room(struct session *s, uint64_t bytes) {
@@ -165,7 +171,7 @@ static inline bool framed_append(struct sluice_loop *l, struct session *s, uint6
     struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
     if (unlikely(!frame))
         return false;
-    framed_put(frame, at, data, (uint32_t)bytes, FRAME_DATA, 0, 1);
+    framed_put(frame, at, data, (uint32_t)bytes, FRAME_DATA, 0);
     framed_count(l, s, bytes);
     if (!more)
         send_flush(l, s);
@@ -175,6 +181,18 @@ static inline bool framed_append(struct sluice_loop *l, struct session *s, uint6
 /* The same, not inline. */
 bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, const uint8_t *data,
                    uint64_t bytes, bool more);
+
+/*
+ * Without a call, so that no register is saved: the frame that lies open and has room for a short message with more to
+ * come, and where that begins. NULL: framed_append() has to look. The caller counts the message and puts it there.
+ */
+static inline struct sluice_msg *framed_open(struct session *s, uint64_t id, uint64_t bytes,
+                                             uint32_t *at) {
+    ASSERT(bytes <= COPY_SHORT_MAX);
+    if (unlikely(!framed_fits(s, id, bytes) || !framed_has_room(s, bytes) || !s->tx.queue.head))
+        return NULL;
+    return framed_last(s, &s->tx.queue, (uint32_t)bytes, at);
+}
 
 static inline bool framed_has_tokens(struct session *s) {
     return likely(s->tokens > 0) || framed_tokens(s);
@@ -216,22 +234,33 @@ framed_options(const sluice_send_options *o) {
     return is;
 }
 
-/* Any thread, whatever handle and message it was given: false as above. */
-static inline bool framed_submit_more(uint64_t id, struct sluice_msg *msg, bool more) {
+/* Any thread, whatever handle and message it was given; with more to come. False as above. */
+static inline bool framed_submit_more(uint64_t id, struct sluice_msg *msg) {
     struct sluice_loop *l;
     bool nested;
     struct session *s = framed_enter(id, &l, &nested);
     if (unlikely(!s))
         return false;
-    more |= framed_may_share(l, nested);
-    bool sent =
-        framed_may_take(l, msg) &&
-        (likely(more || !framed_has_tokens(s)) ? framed_append(l, s, id, msg->data, msg->size, more)
-                                               : framed_post(l, s, id, msg->data, msg->size));
+    bool sent = framed_may_take(l, msg) && framed_behind(l, s, id, msg->data, msg->size, true);
     if (likely(sent))
         framed_done(l, msg);
     loop_leave(l, nested);
     return sent;
+}
+
+/* What framed_leave() leaves to a call: the message that was sent; NULL: to look whether memory is waited for. */
+int framed_leave_slow(struct sluice_loop *l, struct sluice_msg *msg);
+
+/* framed_done() and loop_leave(): how a public call ends, with no call of its own. */
+static inline __attribute__((always_inline)) int framed_leave(struct sluice_loop *l,
+                                                              struct sluice_msg *msg, bool nested) {
+    if (unlikely(msg->state != MSG_APP || msg->pool != l->pool || !pool_put_quick(l->cache, msg)))
+        return framed_leave_slow(l, msg);
+    msg->state = MSG_FREE;
+    if (pool_is_waited_for(l->pool))
+        return framed_leave_slow(l, NULL);
+    loop_leave(l, nested);
+    return SLUICE_OK;
 }
 
 static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
@@ -255,16 +284,26 @@ static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
 }
 
 /* Bytes that stay the caller's: no message is made of them. */
-static inline bool framed_submit_copy(uint64_t id, const uint8_t *data, uint64_t bytes, bool more) {
+static inline bool framed_submit_copy(uint64_t id, const uint8_t *data, uint64_t bytes) {
     struct sluice_loop *l;
     bool nested;
     struct session *s = framed_enter(id, &l, &nested);
     if (unlikely(!s))
         return false;
-    more |= framed_may_share(l, nested);
+    bool more = framed_may_share(l, nested);
     bool sent = likely(!more && framed_has_tokens(s)) ? framed_post(l, s, id, data, bytes)
                                                       : framed_behind(l, s, id, data, bytes, more);
     loop_leave(l, nested);
+    return sent;
+}
+
+static inline bool framed_submit_copy_more(uint64_t id, const uint8_t *data, uint64_t bytes) {
+    struct sluice_loop *l;
+    bool nested;
+    struct session *s = framed_enter(id, &l, &nested);
+    bool sent = likely(s) && framed_behind(l, s, id, data, bytes, true);
+    if (likely(s))
+        loop_leave(l, nested);
     return sent;
 }
 

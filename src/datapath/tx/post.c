@@ -139,7 +139,8 @@ static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_bat
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
     loop_assert_inside(l);
-    window_release(s, msg->kind == MSG_FRAME ? msg->tx.counted : 1, msg->size, msg->foreign);
+    uint32_t count = msg->kind == MSG_FRAME ? (uint32_t)msg->tx.items - msg->tx.requests : 1;
+    window_release(s, count, msg->size, msg->foreign);
     if (msg->kind == MSG_FRAME)
         coalesce_unsent(l, s, msg);
     if (msg->kind == MSG_REQUEST)

@@ -361,22 +361,54 @@ static __attribute__((noinline)) int send_other(sluice_session handle, sluice_ms
     return send_submit(handle, msg, &args);
 }
 
-/* With options: what waits for more goes into a frame that lies open. */
+static __attribute__((noinline)) int send_plain(sluice_session handle, sluice_msg *msg) {
+    if (likely(msg && forked_bits() == 0) && likely(framed_submit(handle.id, msg)))
+        return SLUICE_OK;
+    return send_other(handle, msg, NULL);
+}
+
+/* With options, in a frame that is yet to be opened, or with a message that is not as short as most. */
 static __attribute__((noinline)) int send_with(sluice_session handle, sluice_msg *msg,
                                                const sluice_send_options *o) {
     struct framed_options is = framed_options(o);
-    if (likely(msg && is.plain && !is.tag && forked_bits() == 0) &&
-        likely(framed_submit_more(handle.id, msg, is.more)))
+    if (unlikely(!is.plain || is.tag))
+        return send_other(handle, msg, o);
+    if (!is.more)
+        return send_plain(handle, msg);
+    if (likely(msg && forked_bits() == 0) && likely(framed_submit_more(handle.id, msg)))
         return SLUICE_OK;
     return send_other(handle, msg, o);
 }
 
-int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
-    if (o)
+/*
+ * With options, what waits for more goes into a frame that lies open. Every call here is the last thing done, so that
+ * the usual way, which makes none, saves no registers.
+ */
+static __attribute__((noinline)) int send_more(sluice_session handle, sluice_msg *msg,
+                                               const sluice_send_options *o) {
+    struct framed_options is = framed_options(o);
+    struct sluice_loop *l;
+    struct session *s;
+    uint64_t bytes;
+    uint32_t at;
+    bool nested;
+    if (unlikely(!msg || !is.plain || is.tag || !is.more || forked_bits() != 0) ||
+        unlikely((bytes = msg->size) > COPY_SHORT_MAX) ||
+        unlikely(!(s = framed_enter(handle.id, &l, &nested))))
         return send_with(handle, msg, o);
-    if (likely(msg && forked_bits() == 0) && likely(framed_submit(handle.id, msg)))
-        return SLUICE_OK;
-    return send_other(handle, msg, NULL);
+    struct sluice_msg *frame =
+        likely(framed_may_take(l, msg)) ? framed_open(s, handle.id, bytes, &at) : NULL;
+    if (unlikely(!frame)) {
+        loop_leave(l, nested);
+        return send_with(handle, msg, o);
+    }
+    framed_count(l, s, bytes);
+    framed_put(frame, at, msg->data, (uint32_t)bytes, FRAME_DATA, 0);
+    return framed_leave(l, msg, nested);
+}
+
+int sluice_send(sluice_session handle, sluice_msg *msg, const sluice_send_options *o) {
+    return o ? send_more(handle, msg, o) : send_plain(handle, msg);
 }
 
 /* What framed_submit_copy() leaves: by way of a message. */
@@ -418,11 +450,50 @@ static __attribute__((noinline)) int copy_other(sluice_session handle, const voi
     return status;
 }
 
-int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
-                     const sluice_send_options *o) {
+static __attribute__((noinline)) int copy_plain(sluice_session handle, const void *data,
+                                                size_t bytes) {
+    if (likely(data && forked_bits() == 0) && likely(framed_submit_copy(handle.id, data, bytes)))
+        return SLUICE_OK;
+    return copy_other(handle, data, bytes, NULL);
+}
+
+/* As send_with(). */
+static __attribute__((noinline)) int copy_with(sluice_session handle, const void *data,
+                                               size_t bytes, const sluice_send_options *o) {
     struct framed_options is = framed_options(o);
-    if (likely(data && is.plain && !is.tag && forked_bits() == 0) &&
-        likely(framed_submit_copy(handle.id, data, bytes, is.more)))
+    if (unlikely(!is.plain || is.tag))
+        return copy_other(handle, data, bytes, o);
+    if (!is.more)
+        return copy_plain(handle, data, bytes);
+    if (likely(data && forked_bits() == 0) &&
+        likely(framed_submit_copy_more(handle.id, data, bytes)))
         return SLUICE_OK;
     return copy_other(handle, data, bytes, o);
+}
+
+/* As send_more(). */
+static __attribute__((noinline)) int copy_more(sluice_session handle, const void *data,
+                                               size_t bytes, const sluice_send_options *o) {
+    struct framed_options is = framed_options(o);
+    struct sluice_loop *l;
+    struct session *s;
+    uint32_t at;
+    bool nested;
+    if (unlikely(!data || !is.plain || is.tag || !is.more || forked_bits() != 0) ||
+        unlikely(bytes > COPY_SHORT_MAX) || unlikely(!(s = framed_enter(handle.id, &l, &nested))))
+        return copy_with(handle, data, bytes, o);
+    struct sluice_msg *frame = framed_open(s, handle.id, bytes, &at);
+    if (unlikely(!frame)) {
+        loop_leave(l, nested);
+        return copy_with(handle, data, bytes, o);
+    }
+    framed_count(l, s, bytes);
+    framed_put(frame, at, data, (uint32_t)bytes, FRAME_DATA, 0);
+    loop_leave(l, nested);
+    return SLUICE_OK;
+}
+
+int sluice_send_copy(sluice_session handle, const void *data, size_t bytes,
+                     const sluice_send_options *o) {
+    return o ? copy_more(handle, data, bytes, o) : copy_plain(handle, data, bytes);
 }

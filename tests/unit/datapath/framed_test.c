@@ -116,6 +116,47 @@ static void an_open_frame_with_one_message_goes_as_one(void **state) {
     }
 }
 
+/* What was received, so that its buffer stays among the loans, and what is longer than is copied without a call. */
+static void what_is_sent_on_joins_an_open_frame(void **state) {
+    struct pair *p = *state;
+    static const size_t sizes[] = {0, 1, 3, 4, 7, 8, 31, 64, 128, 129, 300};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    for (unsigned i = 0; i < SIZES; i++) {
+        assert_int_equal(pair_send(&p->b, sizes[i], i, NULL), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
+        assert_int_equal(pair_send(&p->a, 64, 100 + i, &more), 0);
+        assert_int_equal(sluice_send(p->a.session, event.msg, &more), 0);
+        assert_int_equal(sluice_send(p->a.session, event.msg, &more), SLUICE_EINVAL);
+        assert_int_equal(pair_send(&p->a, sizes[i], 200 + i, &more), 0);
+        assert_true(pair_check(pair_expect(p, &p->b, SLUICE_MESSAGE).msg, 64, 100 + i));
+        assert_true(pair_check(pair_expect(p, &p->b, SLUICE_MESSAGE).msg, sizes[i], i));
+        assert_true(pair_check(pair_expect(p, &p->b, SLUICE_MESSAGE).msg, sizes[i], 200 + i));
+        pair_turns(p, 4);
+    }
+}
+
+/* The buffer of a message that was copied goes to a thread that waits for one, and does not stay with the loop. */
+static void a_copied_message_is_memory_for_who_waits(void **state) {
+    struct pair *p = *state;
+    struct pool *pool = p->b.node->pool;
+    struct pool_stats before, after;
+    for (unsigned i = 0; i < 10; i++) {
+        sluice_msg *msg;
+        assert_int_equal(pair_send(&p->b, 64, 2 * i, &more), 0);
+        assert_int_equal(sluice_alloc(p->b.node, 64, &msg), 0);
+        pair_fill_bytes(sluice_data(msg), 64, 2 * i + 1);
+        pool_wait(pool, 64);
+        pool_get_stats(pool, &before);
+        assert_int_equal(sluice_send(p->b.session, msg, &more), 0);
+        assert_false(pool_cache_has(p->b.loop->cache));
+        pool_get_stats(pool, &after);
+        assert_int_equal(after.alloc_wakeups, before.alloc_wakeups + 1);
+        for (unsigned k = 0; k < 2; k++)
+            assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 64, 2 * i + k));
+        pair_turns(p, 4);
+    }
+}
+
 /* Tagged, large and other threads' messages close an open frame, and none of them overtakes it. */
 static void an_open_frame_keeps_its_place(void **state) {
     (void)state;
@@ -230,6 +271,8 @@ int main(void) {
         PAIR_WITH(pair_opened, the_window_is_as_narrow_as_it_was_agreed),
         PAIR_WITH(pair_opened, bytes_count_as_messages_do),
         PAIR_WITH(pair_connected, an_open_frame_with_one_message_goes_as_one),
+        PAIR_WITH(pair_connected, what_is_sent_on_joins_an_open_frame),
+        PAIR_WITH(pair_connected, a_copied_message_is_memory_for_who_waits),
         cmocka_unit_test(an_open_frame_keeps_its_place),
         cmocka_unit_test(an_open_frame_ends_as_what_is_queued_does),
         cmocka_unit_test(a_frame_of_hundreds_is_taken_apart_in_order),
