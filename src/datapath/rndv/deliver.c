@@ -65,9 +65,7 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
         landing->flags = 0;
         return taken;
     }
-    a->landing = NULL;
-    s->rndv->landing_bytes -= a->bytes;
-    landing_done(l, s, a->bytes);
+    rndv_rx_let_go(l, s, a);
     rndv_rx_done(l, s, a);
     if (a->type == FRAME_DATA)
         event_message(l, s, landing);

@@ -5,6 +5,7 @@
  *   rndv.c         what both directions need; posting
  *   rndv_tx.c      sender: messages that were announced, until the peer has them
  *   rndv_rx.c      receiver: announcements, and the memory they go to
+ *   rndv_copy.c    receiver: those that it copies by itself
  *   deliver.c      receiver: delivers in order; asks the application where a message goes
  *
  * A message at the sender is a `struct rndv_tx`: its index is its rendezvous number. At the receiver it is a
@@ -20,6 +21,7 @@
 #ifndef DATAPATH_RNDV_INTERNAL_H
 #define DATAPATH_RNDV_INTERNAL_H
 
+#include "core/region.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/mw.h"
@@ -33,6 +35,7 @@ struct wr_batch;
 #define RNDV_CHUNK_COPIED (256u << 10) /* of one READ or WRITE, where it is a copy by this CPU */
 #define RNDV_CHUNK (1u << 20)          /* of one that is none */
 #define RNDV_SHARE (1u << 20)          /* READ or written for one session in one turn, about */
+#define RNDV_AT_ONCE (16u << 10)       /* copied as soon as it is announced, if nothing waits */
 #define RNDV_SHARE_COPIED                                                                          \
     (1u << 17) /* where a READ is a copy by this CPU: no more than its cache holds */
 #define RNDV_BY_READ 1u
@@ -48,6 +51,7 @@ enum rndv_tx_state {
     RNDV_TX_WRITTEN, /* the last WRITE is posted */
     RNDV_TX_ATS,     /* ATS came: the key is to be taken back */
     RNDV_TX_CLOSING, /* that is posted */
+    RNDV_TX_STATES
 };
 
 struct rndv_tx {
@@ -86,6 +90,7 @@ struct rndv_rx {
     uint8_t way, type, number;
     bool answer;     /* ATS is to be posted */
     bool numbered;   /* the number is in use */
+    bool holds;      /* its landing counts as held: landing.c */
     uint8_t outcome; /* of ATS */
     uint32_t rkey;
     uint32_t flying; /* READs posted and not completed */
@@ -104,8 +109,9 @@ struct rndv_rx {
 
 struct rndv {
     struct rndv_tx out[RNDV_NUMBERS];
-    uint32_t out_count, out_writes; /* in use; of these by WRITE */
-    uint64_t out_order;             /* the last one announced */
+    uint32_t out_in[RNDV_TX_STATES]; /* the numbers in each state, a bit each */
+    uint32_t out_count, out_writes;  /* in use; of these by WRITE */
+    uint64_t out_order;              /* the last one announced */
     struct rndv_rx rx[RNDV_RX_MAX];
     struct rndv_rx *first, **last; /* those not delivered */
     struct rndv_rx *by_number[RNDV_NUMBERS];
@@ -118,6 +124,14 @@ struct rndv {
     bool goes_on;                /* in the next turn, which is soon: more to wipe or to copy */
     struct mw mws[RNDV_NUMBERS]; /* of arrivals */
 };
+
+_Static_assert(RNDV_NUMBERS == 32, "a bit each");
+
+/* Where it goes to, and the key for that. */
+static inline uint8_t *rndv_rx_place(const struct rndv_rx *a, uint32_t *lkey) {
+    *lkey = a->region ? a->region->mr->lkey : a->landing->lkey;
+    return a->region ? a->region->addr + a->region_offset : a->landing->data;
+}
 
 static inline void rndv_dirty(struct sluice_loop *l, struct session *s) {
     s->rndv->todo = true;
@@ -182,5 +196,9 @@ void rndv_rx_drop(struct sluice_loop *l, struct session *s);
 /* For deliver.c. It was delivered, or is dropped; the memory it was to go to, or lies in. */
 void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
 void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
+/* All of it is here. */
+void rndv_rx_whole(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
+/* Its landing is another's from now on, and held no more. */
+void rndv_rx_let_go(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
 
 #endif

@@ -165,6 +165,11 @@ void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     s->landing.ns = l->now_ns;
 }
 
+struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uint64_t bytes) {
+    loop_assert_inside(l);
+    return s->landing.bytes == 0 && peer_may(l, s, bytes) ? landing_get(l, bytes) : NULL;
+}
+
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
     struct sluice_msg *msg = NULL;

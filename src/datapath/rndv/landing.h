@@ -15,6 +15,8 @@ struct rndv_rx;
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
 /* The same for a message that this session's peer takes its time for, until landing_done(). */
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes);
+/* The same for a message that is whole at once; of a session that holds nothing. */
+struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uint64_t bytes);
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* The session has ended, and holds nothing. */
 void landing_forget(struct sluice_loop *l, struct session *s);

@@ -82,6 +82,7 @@ struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
             return NULL;
         }
         s->rndv->last = &s->rndv->first;
+        s->rndv->out_in[RNDV_TX_FREE] = UINT32_MAX;
     }
     return s->rndv;
 }

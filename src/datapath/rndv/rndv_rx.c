@@ -23,6 +23,7 @@
 #include "datapath/rndv/landing.h"
 #include "datapath/rndv/mw.h"
 #include "datapath/rndv/rndv.h"
+#include "datapath/rndv/rndv_copy.h"
 #include "datapath/rx/receive.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
@@ -143,6 +144,9 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     bool ask = (s->link_config.flags & SLUICE_RECEIVE_INTO) && a->type == FRAME_DATA;
     a->state = ask ? RNDV_RX_ASK : RNDV_RX_WAITS;
     msg->rx.rndv_entry = (uint32_t)(a - r->rx);
+    if (a->way == RNDV_BY_COPY && a->type == FRAME_DATA && !ask && a->bytes <= RNDV_AT_ONCE &&
+        r->first == a && s->announced && !s->rx.held.head && loop_room(l, s))
+        rndv_copy_at_once(l, s, a);
     rndv_dirty(l, s);
     return true;
 }
@@ -177,6 +181,7 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct rndv_rx
     a->landing = landing_for(l, s, a->bytes);
     if (a->landing) {
         r->landing_bytes += a->bytes;
+        a->holds = true;
         return true;
     }
     if (errno == EMSGSIZE)
@@ -186,27 +191,31 @@ static bool find_memory(struct sluice_loop *l, struct session *s, struct rndv_rx
     return false;
 }
 
-static uint8_t *place_of(const struct rndv_rx *a, uint32_t *lkey) {
-    *lkey = a->region ? a->region->mr->lkey : a->landing->lkey;
-    return a->region ? a->region->addr + a->region_offset : a->landing->data;
-}
-
 static void close_sink(struct sluice_loop *l, struct rndv_rx *a) {
     struct ibv_send_wr none;
     mw_close(l->node, a->sink, &none); /* a registration: nothing is to be posted */
     a->sink = NULL;
 }
 
+void rndv_rx_let_go(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    loop_assert_inside(l);
+    a->landing = NULL;
+    if (!a->holds)
+        return;
+    a->holds = false;
+    s->rndv->landing_bytes -= a->bytes;
+    landing_done(l, s, a->bytes);
+}
+
 void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     loop_assert_inside(l);
-    if (a->landing) {
-        s->rndv->landing_bytes -= a->bytes;
-        landing_done(l, s, a->bytes);
-        msg_discard(l, a->landing);
+    struct sluice_msg *landing = a->landing;
+    if (landing) {
+        rndv_rx_let_go(l, s, a);
+        msg_discard(l, landing);
     }
     if (a->region)
         region_drop(a->region);
-    a->landing = NULL;
     a->region = NULL;
 }
 
@@ -217,7 +226,7 @@ void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a)
  */
 static bool wipe(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left) {
     uint32_t lkey;
-    uint8_t *at = place_of(a, &lkey);
+    uint8_t *at = rndv_rx_place(a, &lkey);
     uint64_t bytes = a->bytes - a->wiped;
     if (bytes > *left)
         bytes = *left;
@@ -263,7 +272,7 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
         session_block(s);
         return false;
     }
-    uint8_t *at = place_of(a, &lkey);
+    uint8_t *at = rndv_rx_place(a, &lkey);
     struct mw_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
                           IBV_ACCESS_REMOTE_WRITE, false};
     if (!mw_open(l->node, window, &of, &wr, &bind)) {
@@ -292,7 +301,7 @@ static bool open_sink(struct sluice_loop *l, struct session *s, struct rndv_rx *
     uint32_t lkey;
     if (!window)
         return false; /* a READ that completes makes the session dirty */
-    struct mw_bytes of = {place_of(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE, false};
+    struct mw_bytes of = {rndv_rx_place(a, &lkey), a->bytes, NULL, IBV_ACCESS_REMOTE_WRITE, false};
     if (!mw_open(l->node, window, &of, &none, &bind)) {
         rndv_retry(l, s);
         return false;
@@ -313,7 +322,7 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
         if (s->node->traits.sink_is_target && !a->sink && !open_sink(l, s, a))
             return false;
         uint32_t lkey, bytes = rndv_chunk(s, a->bytes, a->offset);
-        uint8_t *to = place_of(a, &lkey) + a->offset;
+        uint8_t *to = rndv_rx_place(a, &lkey) + a->offset;
         if (a->sink)
             lkey = a->sink->mr->lkey;
         l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)to, bytes, lkey};
@@ -332,48 +341,11 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
     return true;
 }
 
-/* All of it is here. */
-static void whole(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+void rndv_rx_whole(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
+    loop_assert_inside(l);
     a->answer = true;
     landing_whole(l, s, a);
     settled(l, s, a, RNDV_RX_HERE);
-}
-
-/* The peer, or the memory of this side, is not what it was said to be. */
-static void copy_failed(struct sluice_loop *l, struct session *s, int error) {
-    if (error == EINVAL)
-        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "an RTS of memory that is not shared");
-    else
-        session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
-                      "the memory for a large message cannot be written");
-}
-
-/* COPY: as much as this turn's share allows. False: the rest in the next turn, or never. */
-static bool copy_some(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left) {
-    uint32_t lkey, bytes = rndv_chunk(s, a->bytes, a->offset);
-    uint8_t *at = place_of(a, &lkey) + a->offset;
-    bytes = bytes < *left ? bytes : *left;
-    struct ibv_sge to = {(uintptr_t)at, bytes, lkey};
-    uint64_t from = a->address + a->offset;
-    int error = bytes ? l->node->fabric->fetch(s->connection.qp, a->rkey, from, &to) : 0;
-    if (error != 0 && error != EAGAIN) {
-        if (error != ECONNRESET) /* else the device is about to say that the session ends */
-            copy_failed(l, s, error);
-        return false;
-    }
-    if (error == 0) {
-        a->offset += bytes;
-        *left -= bytes;
-        s->rndv->goes_on = true;
-    }
-    if (a->offset == a->bytes) {
-        s->rndv->goes_on = false;
-        whole(l, s, a);
-        return true;
-    }
-    session_block(s);
-    (void)loop_retry(l, s);
-    return false;
 }
 
 static void close_mw(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -430,7 +402,7 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
         if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_READ && more)
             more = read_some(l, s, batch, a, bytes);
         if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_COPY && more)
-            more = copy_some(l, s, a, bytes);
+            more = rndv_copy_some(l, s, a, bytes);
         if (a->state == RNDV_RX_CLOSES)
             close_mw(l, s, batch, a);
         if (a->answer)
@@ -454,7 +426,7 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
     } else if (a->flying == 0 && a->offset == a->bytes) {
         if (a->sink)
             close_sink(l, a); /* before the application reads what arrived */
-        whole(l, s, a);
+        rndv_rx_whole(l, s, a);
     }
     rndv_dirty(l, s);
 }

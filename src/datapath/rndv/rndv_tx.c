@@ -36,13 +36,21 @@ static unsigned way_of(const struct session *s) {
     return s->node->traits.reads_unsafe ? RNDV_BY_WRITE : RNDV_BY_READ;
 }
 
-/* In the order of the announcements, as the peer delivers them. */
-static struct rndv_tx *oldest(struct rndv *r, enum rndv_tx_state from, enum rndv_tx_state to) {
+static void set_state(struct rndv *r, struct rndv_tx *d, enum rndv_tx_state state) {
+    uint32_t bit = UINT32_C(1) << (d - r->out);
+    r->out_in[d->state] &= ~bit;
+    r->out_in[state] |= bit;
+    d->state = (uint8_t)state;
+}
+
+/* Of these numbers, in the order of the announcements, as the peer delivers them. NULL: there are none. */
+static struct rndv_tx *oldest(struct rndv *r, uint32_t numbers) {
     struct rndv_tx *found = NULL;
-    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
-        if (r->out[i].state >= from && r->out[i].state <= to &&
-            (!found || r->out[i].order < found->order))
-            found = &r->out[i];
+    for (; numbers != 0; numbers &= numbers - 1) {
+        struct rndv_tx *d = &r->out[__builtin_ctz(numbers)];
+        if (!found || d->order < found->order)
+            found = d;
+    }
     return found;
 }
 
@@ -72,7 +80,7 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
     unreserve(s, d);
     if (d->counted)
         window_release(s, 1, msg->size, msg->foreign);
-    d->state = RNDV_TX_FREE;
+    set_state(r, d, RNDV_TX_FREE);
     d->msg = NULL;
     if (msg->kind == MSG_IOV)
         iov_regions_done(msg);
@@ -105,10 +113,11 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         mw_free(l->node, &r->out[i].mw); /* before the memory is used for anything else */
-    for (struct rndv_tx *d; (d = oldest(r, RNDV_TX_RTS, RNDV_TX_CLOSING));) {
+    for (struct rndv_tx *d; (d = oldest(r, ~r->out_in[RNDV_TX_FREE]));) {
         switch ((enum rndv_tx_state)d->state) {
-        case RNDV_TX_FREE:
-            break;
+        case RNDV_TX_FREE: /* cannot be */
+        case RNDV_TX_STATES:
+            return;
         case RNDV_TX_RTS: /* it may have been read */
             finish(l, s, d, d->way == RNDV_BY_WRITE ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
             break;
@@ -129,10 +138,8 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
 /* Where announcements travel, more of them keep the READs going; where they do not, more only leave the cache. */
 static struct rndv_tx *free_number(const struct session *s, struct rndv *r) {
     uint32_t most = s->connection.copies ? RNDV_NUMBERS_FEW : rndv_numbers(s);
-    for (unsigned i = 0; i < most; i++)
-        if (r->out[i].state == RNDV_TX_FREE)
-            return &r->out[i];
-    return NULL;
+    uint32_t numbers = r->out_in[RNDV_TX_FREE] & (UINT32_MAX >> (RNDV_NUMBERS - most));
+    return numbers ? &r->out[__builtin_ctz(numbers)] : NULL;
 }
 
 static enum frame_type type_of(const struct sluice_msg *msg) {
@@ -218,13 +225,13 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
         return BUILD_NONE;
     }
     with.mw = d->mw;
-    with.state = RNDV_TX_RTS;
     with.way = (uint8_t)way;
     with.counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
     with.outcome = SLUICE_EUNKNOWN;
     with.msg = msg;
     with.order = ++r->out_order;
-    *d = with;
+    *d = with; /* RNDV_TX_FREE, as it was */
+    set_state(r, d, RNDV_TX_RTS);
     r->out_count++;
     r->out_writes += way == RNDV_BY_WRITE;
     reserve(s, d);
@@ -257,7 +264,7 @@ enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struc
 
 /* ---- the peer's answer ----------------------------------------------------------------------- */
 
-static const char *ready(struct rndv_tx *d, const uint8_t *payload) {
+static const char *ready(struct rndv *r, struct rndv_tx *d, const uint8_t *payload) {
     const uint64_t *word = (const uint64_t *)(const void *)payload;
     uint64_t address = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
     uint64_t key = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
@@ -268,7 +275,7 @@ static const char *ready(struct rndv_tx *d, const uint8_t *payload) {
         return "leave to write that does not fit its message";
     d->address = address;
     d->rkey = (uint32_t)key;
-    d->state = RNDV_TX_WRITING;
+    set_state(r, d, RNDV_TX_WRITING);
     return NULL;
 }
 
@@ -282,7 +289,7 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
         return "an RTR or ATS to no RTS";
     struct rndv_tx *d = &r->out[number];
     if (f->type == FRAME_RTR) {
-        const char *wrong = ready(d, payload);
+        const char *wrong = ready(r, d, payload);
         if (wrong)
             return wrong;
     } else {
@@ -290,7 +297,11 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
             (d->way == RNDV_BY_WRITE && outcome == RNDV_OUTCOME_OK))
             return "an outcome that cannot be";
         d->outcome = outcome == RNDV_OUTCOME_OK ? SLUICE_OK : SLUICE_EMSGSIZE;
-        d->state = RNDV_TX_ATS;
+        if (d->way == RNDV_BY_COPY) { /* there is no key to take back */
+            finish(l, s, d, d->outcome);
+            return NULL;
+        }
+        set_state(r, d, RNDV_TX_ATS);
     }
     rndv_dirty(l, s);
     return NULL;
@@ -315,7 +326,7 @@ static bool take_back(struct sluice_loop *l, struct session *s, struct wr_batch 
         finish(l, s, d, d->outcome);
         return true;
     }
-    d->state = RNDV_TX_CLOSING;
+    set_state(s->rndv, d, RNDV_TX_CLOSING);
     rndv_post_mw(l, s, batch, &wr, d, count_by_entry(d));
     return true;
 }
@@ -362,7 +373,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
             s->connection.tx.credits--;
             unreserve(s, d);
             batch->frameless--; /* the peer hears of this one */
-            d->state = RNDV_TX_WRITTEN;
+            set_state(s->rndv, d, RNDV_TX_WRITTEN);
         }
     }
     return true;
@@ -375,10 +386,10 @@ void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
     struct rndv_tx *d;
     if (r->out_count == 0)
         return;
-    while (r->out_count > 0 && (d = oldest(r, RNDV_TX_ATS, RNDV_TX_ATS)))
+    while ((d = oldest(r, r->out_in[RNDV_TX_ATS])))
         if (!take_back(l, s, batch, d))
             return;
-    while (r->out_writes > 0 && (d = oldest(r, RNDV_TX_WRITING, RNDV_TX_WRITING)))
+    while ((d = oldest(r, r->out_in[RNDV_TX_WRITING])))
         if (!write_some(l, s, batch, d, bytes))
             return;
 }

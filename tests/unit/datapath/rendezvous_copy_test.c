@@ -43,6 +43,42 @@ static void a_large_message_is_copied_by_its_receiver(void **state) {
     }
 }
 
+/* Its memory is held by nothing, as if it had come in a frame. */
+static void a_short_one_is_delivered_in_place_of_its_announcement(void **state) {
+    struct pair p;
+    sluice_event event = {0};
+    (void)state;
+    open_pair(&p);
+    for (unsigned i = 0; i < 20; i++, event.type = 0) {
+        assert_int_equal(pair_send(&p.b, RNDV_AT_ONCE - i % 2, i, NULL), 0);
+        while (event.type == 0) {
+            assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+            assert_true(sluice_poll(p.a.loop, &event, 1, 0) >= 0);
+            const struct session *a = pair_session(&p.a);
+            assert_true(!a->rx.held.head && a->landing.ns == 0); /* it never held any */
+        }
+        assert_int_equal(event.type, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, RNDV_AT_ONCE - i % 2, i));
+    }
+    pair_close(&p);
+}
+
+/* Where there is no place for its event it waits, and what comes behind it too. */
+static void short_ones_wait_for_the_application_in_order(void **state) {
+    enum { COUNT = 8 };
+    struct pair p;
+    (void)state;
+    open_pair(&p);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_int_equal(pair_send(&p.b, i % 2 ? 100 : 10000, i, NULL), 0);
+    pair_turns(&p, 200);
+    for (unsigned i = 0; i < COUNT; i++) {
+        sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, i % 2 ? 100 : 10000, i));
+    }
+    pair_close(&p);
+}
+
 /* The other sessions of the loop have their turn in between. A turn may look at a session twice. */
 static void a_turn_copies_no_more_than_its_share(void **state) {
     struct pair p;
@@ -139,6 +175,8 @@ static void it_may_be_announced_before_the_receiver_is_up(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_message_is_copied_by_its_receiver),
+        cmocka_unit_test(a_short_one_is_delivered_in_place_of_its_announcement),
+        cmocka_unit_test(short_ones_wait_for_the_application_in_order),
         cmocka_unit_test(a_turn_copies_no_more_than_its_share),
         cmocka_unit_test(of_a_peer_that_does_not_know_how_it_is_read),
         cmocka_unit_test(memory_of_the_sender_alone_is_read),
