@@ -45,7 +45,7 @@ void soft_qp_fail(struct soft_qp *qp) {
     }
     if (tx)
         atomic_store_explicit(&tx->tx.down, 1, memory_order_release);
-    /* Before anything of what is flushed is written. Partner: the fence in scatter.h, soft_sender_down(). */
+    /* Before anything of what is flushed is written. Partner: the fence in described.h. */
     atomic_thread_fence(memory_order_seq_cst);
     if (qp->iwarp) { /* its connection ends with it; the engine tells */
         st(qp->fell, true);

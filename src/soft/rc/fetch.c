@@ -10,14 +10,12 @@
  * Owner: the QP's lock. What the sender names is hostile: checked against what is mapped.
  */
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/described.h"
 #include "soft/rc/ring.h"
-#include "soft/rc/scatter.h"
 #include "soft/soft.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
@@ -27,14 +25,14 @@ bool soft_share(struct ibv_qp *ibqp, const struct ibv_mr *ibmr, const void *addr
     struct soft_qp *qp = soft_qp_of(ibqp);
     const struct soft_mr *mr = (const struct soft_mr *)ibmr;
     uint64_t from = (uintptr_t)addr;
-    if (mr->region < 0 || mr->shift != 0 || !soft_mr_range(mr, from, bytes, 0))
+    if (mr->shift != 0 || !soft_mr_range(mr, from, bytes, 0))
         return false;
+    struct soft_desc desc = {0};
     spin_lock(&qp->lock);
-    bool mapped = qp->peer && atomic_load_explicit(&qp->peer->region_sent[mr->region],
-                                                   memory_order_acquire) == REGION_READY;
+    bool mapped = described_put(qp, mr, &(struct ibv_sge){.addr = from}, &desc);
     spin_unlock(&qp->lock);
-    *region = (uint32_t)mr->region;
-    *at = mr->region_offset + (from - mr->start);
+    *region = desc.region;
+    *at = desc.offset;
     return mapped;
 }
 
@@ -42,21 +40,19 @@ static int fetch(struct soft_qp *qp, uint32_t index, uint64_t at, const struct i
     const struct soft_ring *ring = ld(qp->rx);
     if (qp->tcp)
         return EINVAL;
-    if (!ring || (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS) || soft_sender_down(ring))
+    if (!ring || (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS) ||
+        described_withdrawn(ring))
         return ECONNRESET;
     if (!qp->link_peer) /* a message may be here before the answer that says whose memory it names */
         return EAGAIN;
-    if (index >= SOFT_MAX_REGIONS)
-        return EINVAL;
-    const struct soft_peer_region *region = &qp->link_peer->regions[index];
-    const uint8_t *from = atomic_load_explicit(&region->addr, memory_order_acquire);
-    if (!from || at > region->bytes || sge->length > region->bytes - at)
+    const uint8_t *from = described_get(qp, index, at, sge->length);
+    if (!from)
         return EINVAL;
     const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
     uint8_t *to = mr ? soft_mr_range(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
-    if (!to || !soft_mr_store(mr, to, from + at, sge->length))
+    if (!to || !soft_mr_store(mr, to, from, sge->length))
         return EFAULT;
-    return soft_sender_down(ring) ? ECONNRESET : 0;
+    return described_withdrawn(ring) ? ECONNRESET : 0;
 }
 
 int soft_fetch(struct ibv_qp *ibqp, uint32_t region, uint64_t at, const struct ibv_sge *to) {

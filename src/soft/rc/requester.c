@@ -22,6 +22,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/described.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
@@ -64,13 +65,9 @@ static int describe(struct soft_qp *qp, const struct ibv_sge *sge, unsigned coun
         const struct soft_mr *mr = soft_mr_find(sge[i].lkey, qp->ibv.pd);
         if (!mr || !soft_mr_range(mr, sge[i].addr, sge[i].length, 0))
             return -1;
-        if (mr->region < 0 || !qp->peer ||
-            atomic_load_explicit(&qp->peer->region_sent[mr->region], memory_order_acquire) !=
-                REGION_READY)
+        if (!described_put(qp, mr, &sge[i], &desc[n]))
             return 0;
-        desc[n++] = (struct soft_desc){.region = (uint32_t)mr->region,
-                                       .length = sge[i].length,
-                                       .offset = mr->region_offset + (sge[i].addr - mr->start)};
+        n++;
     }
     return n;
 }

@@ -17,6 +17,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/arrived_head.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/described.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma_target.h"
@@ -163,7 +164,7 @@ static bool invalidated(struct soft_qp *qp, struct sink *sink, uint32_t rkey) {
 
 /* A described message whose sender is down. */
 static bool withdrawn(struct soft_qp *qp, const struct soft_ring *ring) {
-    if (__builtin_expect(!soft_sender_down(ring), 1))
+    if (__builtin_expect(!described_withdrawn(ring), 1))
         return false;
     qp->rx_offset = 0; /* the receive is as good as new, and the message never arrives */
     if (qp->srq)

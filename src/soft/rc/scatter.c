@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/guarded_copy.h"
-#include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/described.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/post_recv.h"
@@ -65,14 +65,10 @@ enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe 
             index = soft_slot_next(index);
     }
     for (unsigned i = 0; i < count; i++) {
-        if (desc[i].region >= SOFT_MAX_REGIONS || !qp->link_peer)
+        const uint8_t *from = described_get(qp, desc[i].region, desc[i].offset, desc[i].length);
+        if (!from)
             return SCATTER_BAD_BUFFER;
-        const struct soft_peer_region *region = &qp->link_peer->regions[desc[i].region];
-        const uint8_t *from = atomic_load_explicit(&region->addr, memory_order_acquire);
-        if (!from || desc[i].length > region->bytes ||
-            desc[i].offset > region->bytes - desc[i].length)
-            return SCATTER_BAD_BUFFER;
-        enum scatter_result placed = soft_scatter(qp, rqe, from + desc[i].offset, desc[i].length);
+        enum scatter_result placed = soft_scatter(qp, rqe, from, desc[i].length);
         if (placed != SCATTER_DONE)
             return placed;
     }

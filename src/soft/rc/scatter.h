@@ -7,24 +7,12 @@
 #ifndef SOFT_RC_SCATTER_H
 #define SOFT_RC_SCATTER_H
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "soft/rc/ring.h"
-
 struct soft_qp;
+struct soft_ring;
 struct soft_rqe;
-
-/*
- * What a message describes lies in the sender's memory, which is the sender's again once its queue pair is down: what was
- * not acknowledged is flushed then. Asked before the copy, it spares that; asked behind it, no means that every
- * byte was read in time. Partner: the fence in completer.c, soft_qp_fail().
- */
-static inline bool soft_sender_down(const struct soft_ring *ring) {
-    atomic_thread_fence(memory_order_acquire);
-    return atomic_load_explicit(&ring->tx.down, memory_order_relaxed) != 0;
-}
 
 enum scatter_result { SCATTER_DONE, SCATTER_TOO_LONG, SCATTER_BAD_BUFFER };
 enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,

@@ -18,6 +18,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/described.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma.h"
@@ -60,15 +61,33 @@ static inline const uint8_t *payload(const struct soft_qp *qp, const struct ibv_
     return mr ? soft_mr_range(mr, sge->addr, sge->length, 0) : NULL;
 }
 
+/* Of more than the slots take: where it lies, if the peer has that mapped. False: it is not for the short way. */
+static __attribute__((noinline)) bool describe_now(struct soft_qp *qp, struct soft_ring *ring,
+                                                   const struct ibv_send_wr *wr) {
+    const struct ibv_sge *sge = wr->sg_list;
+    const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->own_pd);
+    struct soft_desc desc;
+    if ((wr->send_flags & IBV_SEND_INLINE) || sge->length > SOFT_MAX_MSG || !mr ||
+        !soft_mr_range(mr, sge->addr, sge->length, 0) || !described_put(qp, mr, sge, &desc))
+        return false;
+    memcpy(ring->slot[qp->tx_index].data, &desc, sizeof desc);
+    return true;
+}
+
 static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
                             const struct ibv_send_wr *wr) {
-    const uint8_t *from = payload(qp, wr);
-    uint32_t total = wr->sg_list->length;
-    unsigned span = 1;
-    if (!from || total > SOFT_SEGMENT_MAX)
-        return false;
+    uint32_t total = wr->sg_list->length, length = total;
+    unsigned span = 1, op = SOFT_OP_SEND;
+    const uint8_t *from = total <= SOFT_SEGMENT_MAX ? payload(qp, wr) : NULL;
     struct soft_slot *slot = &ring->slot[qp->tx_index];
-    if (__builtin_expect(total <= SOFT_SLOT_PAYLOAD, 1)) {
+    if (__builtin_expect(total > SOFT_SEGMENT_MAX, 0)) {
+        if (!room_for(qp, ring, 1) || !describe_now(qp, ring, wr))
+            return false;
+        op = SOFT_OP_SEND_DESC;
+        length = 1;
+    } else if (!from) {
+        return false;
+    } else if (__builtin_expect(total <= SOFT_SLOT_PAYLOAD, 1)) {
         if (!room_for(qp, ring, 1))
             return false;
         copy_short(slot->data, from, total);
@@ -82,7 +101,7 @@ static inline bool send_now(struct soft_qp *qp, struct soft_ring *ring,
     unsigned flags = SOFT_F_FIRST | SOFT_F_LAST |
                      (wr->opcode == IBV_WR_SEND_WITH_IMM ? SOFT_F_IMM : 0) |
                      (wr->send_flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0);
-    slot_head(qp, ring, span, SOFT_OP_SEND, flags, total, wr->imm_data);
+    slot_head(qp, ring, span, op, flags, length, wr->imm_data);
     if (!wr->next)
         slot_publish(qp, ring);
     store_sent(qp, wr, total, qp->tx_pos);

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * receive_short.c - of the short way what few messages need: a key that was not met before, a message of several slots.
+ * receive_short.c - of the short way what few messages need: a key that was not met before, a message of several slots, or
+ * in the sender's memory.
  */
 #include "soft/verbs/receive_short.h"
+
+#include <string.h>
+
+#include "soft/rc/described.h"
 
 bool soft_reach_find(struct soft_reach *reach, uint32_t lkey, const struct ibv_pd *pd) {
     uint32_t epoch = atomic_load_explicit(&soft_mr_epoch, memory_order_acquire);
@@ -72,5 +77,26 @@ bool soft_receive_wide(struct soft_qp *qp, struct soft_cq *cq, uint32_t index, u
         done += piece;
     }
     complete(qp, wc, r.wr_id, word_imm, len);
+    return true;
+}
+
+/* The copy of a descriptor is checked and used. */
+bool soft_receive_described(struct soft_qp *qp, struct soft_cq *cq, uint32_t index,
+                            uint64_t word_imm, struct ibv_wc *wc) {
+    const struct soft_ring *ring = ld(qp->rx);
+    struct soft_desc desc;
+    memcpy(&desc, ring->slot[index].data, sizeof desc);
+    const uint8_t *from = described_get(qp, desc.region, desc.offset, desc.length);
+    if (!from || described_withdrawn(ring)) /* the long way knows what is wrong */
+        return false;
+    struct receive r =
+        qp->srq ? take_shared(qp, cq, desc.length) : take_receive(qp, &cq->reach, desc.length);
+    if (!r.to || !place(qp, &cq->reach, r, 0, from, desc.length))
+        return false;
+    if (__builtin_expect(described_withdrawn(ring), 0)) { /* what was copied may be of later */
+        undo(qp, &cq->reach, r, desc.length);
+        return false;
+    }
+    complete(qp, wc, r.wr_id, word_imm, desc.length);
     return true;
 }

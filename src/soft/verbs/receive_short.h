@@ -137,6 +137,10 @@ static inline uint32_t slot_behind(uint32_t index, uint32_t word) {
 bool soft_receive_wide(struct soft_qp *qp, struct soft_cq *cq, uint32_t index, uint32_t pos,
                        uint64_t word_imm, struct ibv_wc *wc);
 
+/* One that lies in the sender's memory, in one piece, whose slot was looked at. */
+bool soft_receive_described(struct soft_qp *qp, struct soft_cq *cq, uint32_t index,
+                            uint64_t word_imm, struct ibv_wc *wc);
+
 /* The message at this place, position pos. Its word; 0: none, or one for the long way, and nothing was taken. */
 static inline __attribute__((always_inline)) uint32_t
 receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint32_t index,
@@ -150,11 +154,14 @@ receive_one(struct soft_qp *qp, struct soft_cq *cq, struct soft_ring *ring, uint
     /* read once: the copies are checked and used */
     uint64_t word_imm = ld(slot->word_imm);
     uint32_t word = (uint32_t)word_imm, len = word >> 16, ack = (uint32_t)(seq_ack >> 32);
-    if ((word & 0xffff & ~(may << 8)) != soft_word(SOFT_OP_SEND, whole, 0) ||
-        len > SOFT_SEGMENT_MAX)
+    const uint32_t kind = word & 0xffff & ~(may << 8);
+    const bool described = kind == soft_word(SOFT_OP_SEND_DESC, whole, 0) && len == 1;
+    if (!described && (kind != soft_word(SOFT_OP_SEND, whole, 0) || len > SOFT_SEGMENT_MAX))
         return 0;
     if (__builtin_expect(ack != ld(qp->tx_acked) && !note_ack(qp, ack), 0))
         return 0;
+    if (__builtin_expect(described, 0))
+        return soft_receive_described(qp, cq, index, word_imm, wc) ? word : 0;
     if (__builtin_expect(len > SOFT_SLOT_PAYLOAD, 0))
         return soft_receive_wide(qp, cq, index, pos, word_imm, wc) ? word : 0;
     struct receive r = qp->srq ? take_shared(qp, cq, len) : take_receive(qp, &cq->reach, len);

@@ -146,8 +146,12 @@ static void a_bad_send_buffer_ends_the_sender_only(void **state) {
     const uint32_t sizes[] = {8, 400, 20000};
     for (unsigned way = 0; way < WAYS; way++)
         for (unsigned s = 0; s < 3; s++)
-            for (int second = 0; second < 2; second++) {
-                open_default(NULL);
+            for (int how = 0; how < 4; how++) {
+                int second = how & 1;
+                if (how & 2)
+                    open_mapped(NULL); /* the peer reads it where it lies */
+                else
+                    open_default(NULL);
                 /* As the only buffer, or behind a good one that goes out in several segments. */
                 struct ibv_sge sge[2] = {sv_sge(&a, 0, 1000), wrong(&a, way, sizes[s])};
                 struct ibv_send_wr wr = {.wr_id = 4,
