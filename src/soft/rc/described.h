@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "soft/ipc/peer_internal.h"
 #include "soft/rc/ring.h"
@@ -28,6 +29,17 @@ static inline bool described_put(const struct soft_qp *qp, const struct soft_mr 
                                .length = sge->length,
                                .offset = mr->region_offset + (sge->addr - mr->start)};
     return true;
+}
+
+/* The receiver: its own copy of what a peer wrote there, each word read once. */
+static inline struct soft_desc described_read(const uint8_t *from) {
+    const uint64_t *word =
+        (const uint64_t *)(const void *)from; /* slots are aligned, and so is their payload */
+    uint64_t first = __atomic_load_n(&word[0], __ATOMIC_RELAXED),
+             offset = __atomic_load_n(&word[1], __ATOMIC_RELAXED);
+    struct soft_desc desc = {.offset = offset};
+    memcpy(&desc, &first, sizeof first); /* region and length, in the order of this machine */
+    return desc;
 }
 
 /* The receiver: where they lie for it. NULL: its peer shares no such bytes. */

@@ -3,7 +3,7 @@
  * fetch.c - calls of this device alone: a receiver copies a message out of the sender's memory, which both have mapped,
  * with no key and no work request.
  *
- * Nothing is opened that was closed: a described send (requester.c) is read in the same place in the same way. But here
+ * Nothing is opened that was closed: a described send (described.h) is read in the same place in the same way. But here
  * the receiver first says where the bytes go, so one copy is enough for a message of any size. The sender leaves them as
  * they are until a message tells it that they were copied.
  *
@@ -40,8 +40,8 @@ static int fetch(struct soft_qp *qp, uint32_t index, uint64_t at, const struct i
     const struct soft_ring *ring = ld(qp->rx);
     if (qp->tcp)
         return EINVAL;
-    if (!ring || (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS) ||
-        described_withdrawn(ring))
+    bool takes = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
+    if (!ring || !takes || described_withdrawn(ring))
         return ECONNRESET;
     if (!qp->link_peer) /* a message may be here before the answer that says whose memory it names */
         return EAGAIN;

@@ -60,7 +60,7 @@ enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe 
     struct soft_desc desc[SOFT_MAX_DESC];
     unsigned index = ld(qp->rx_index), per_slot = SOFT_SLOT_PAYLOAD / sizeof *desc;
     for (unsigned i = 0; i < count; i++) {
-        memcpy(&desc[i], ring->slot[index].data + (i % per_slot) * sizeof *desc, sizeof *desc);
+        desc[i] = described_read(ring->slot[index].data + (i % per_slot) * sizeof *desc);
         if (i % per_slot == per_slot - 1)
             index = soft_slot_next(index);
     }

@@ -5,8 +5,6 @@
  */
 #include "soft/verbs/receive_short.h"
 
-#include <string.h>
-
 #include "soft/rc/described.h"
 
 bool soft_reach_find(struct soft_reach *reach, uint32_t lkey, const struct ibv_pd *pd) {
@@ -84,8 +82,7 @@ bool soft_receive_wide(struct soft_qp *qp, struct soft_cq *cq, uint32_t index, u
 bool soft_receive_described(struct soft_qp *qp, struct soft_cq *cq, uint32_t index,
                             uint64_t word_imm, struct ibv_wc *wc) {
     const struct soft_ring *ring = ld(qp->rx);
-    struct soft_desc desc;
-    memcpy(&desc, ring->slot[index].data, sizeof desc);
+    const struct soft_desc desc = described_read(ring->slot[index].data);
     const uint8_t *from = described_get(qp, desc.region, desc.offset, desc.length);
     if (!from || described_withdrawn(ring)) /* the long way knows what is wrong */
         return false;
