@@ -121,6 +121,22 @@ int sv_to(struct sv_end *e, enum ibv_qp_state state) {
     return soft_modify_qp(e->qp, &attr, IBV_QP_STATE);
 }
 
+void sv_take_down(struct sv_end *e, enum sv_down how) {
+    switch (how) {
+    case SV_TO_ERR:
+        must(sv_to(e, IBV_QPS_ERR) == 0);
+        break;
+    case SV_TO_RESET:
+        must(sv_to(e, IBV_QPS_RESET) == 0);
+        break;
+    case SV_DESTROYED:
+    case SV_DOWNS:
+        must(soft_destroy_qp(e->qp) == 0);
+        e->qp = NULL;
+        break;
+    }
+}
+
 void sv_connect(struct sv_end *e, uint32_t dest) {
     must(sv_to_init(e) == 0);
     must(sv_to_rtr(e, dest) == 0);

@@ -101,6 +101,10 @@ int sv_to_rtr(struct sv_end *e, uint32_t dest);
 int sv_to_rts(struct sv_end *e);
 /* To that state with no other attribute; the status. */
 int sv_to(struct sv_end *e, enum ibv_qp_state state);
+enum sv_down { SV_TO_ERR, SV_TO_RESET, SV_DESTROYED, SV_DOWNS };
+
+/* The queue pair is down in that way, and what it had posted is its owner's again. */
+void sv_take_down(struct sv_end *e, enum sv_down how);
 /* RESET to RTS. */
 void sv_connect(struct sv_end *e, uint32_t dest);
 /* The same for another queue pair of this end. */

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "datapath/tx/coalesce.h"
+#include "base/less.h"
 #include "base/copy_short.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
@@ -38,10 +39,6 @@ _Static_assert(2 * (COALESCE_COUNT_BITS + COALESCE_SIZE_BITS) <= SQ_WHAT_SHIFT,
 _Static_assert(COALESCE_OPEN_BYTES / COALESCE_ITEM_BYTES <= COALESCE_ITEMS_MAX,
                "a frame that is open cannot have too many");
 _Static_assert((1u << COALESCE_SIZE_BITS) > 65536, "a frame's bytes fit their count");
-
-static uint32_t less(uint32_t a, uint32_t b) {
-    return a < b ? a : b;
-}
 
 void coalesce_begin(struct session *s) {
     s->tx.open_bytes = (uint16_t)less(s->tx.frame_payload, COALESCE_OPEN_BYTES);

@@ -3,10 +3,7 @@
  * framed.c - how many plain messages may go without another look (framed.h).
  */
 #include "datapath/tx/framed.h"
-
-static uint64_t less(uint64_t a, uint64_t b) {
-    return a < b ? a : b;
-}
+#include "base/less.h"
 
 uint16_t framed_end(const struct session *s) {
     uint64_t inlined = s->connection.sq.inline_max;

@@ -120,35 +120,16 @@ static void over_tcp_nothing_is_shared(void **state) {
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-enum end { SENDER_TO_ERR, SENDER_TO_RESET, SENDER_DESTROYED, TO_ERR, ENDS };
-
-/* A queue pair is down: what the sender shared is its owner's again. */
-static void one_ends(struct sv_end *a, struct sv_end *b, enum end end) {
-    switch (end) {
-    case SENDER_TO_ERR:
-        must(sv_to(a, IBV_QPS_ERR) == 0);
-        break;
-    case SENDER_TO_RESET:
-        must(sv_to(a, IBV_QPS_RESET) == 0);
-        break;
-    case SENDER_DESTROYED:
-        must(soft_destroy_qp(a->qp) == 0);
-        a->qp = NULL;
-        break;
-    case TO_ERR:
-    case ENDS:
-        must(sv_to(b, IBV_QPS_ERR) == 0);
-        break;
-    }
-}
-
-static void of_a_sender_that_is_down_nothing_is_copied(void **state) {
+static void when_a_side_is_down_nothing_is_copied(void **state) {
     (void)state;
-    for (enum end end = SENDER_TO_ERR; end < ENDS; end++) {
+    for (enum sv_down how = SV_TO_ERR; how <= SV_DOWNS; how++) {
         struct sv_end a, b;
         open_pair(&a, &b);
         struct shared from = shared_by(&a);
-        one_ends(&a, &b, end);
+        if (how < SV_DOWNS)
+            sv_take_down(&a, how);
+        else
+            must(sv_to(&b, IBV_QPS_ERR) == 0);
         assert_int_equal(fetch(&b, from, 0, BYTES), ECONNRESET);
         assert_int_equal(b.buf[0], 0);
         sv_unpair(&a, &b);
@@ -184,7 +165,7 @@ static void no_byte_written_after_the_end_is_copied(void **state) {
         sv_until(atomic_load(&t.copies) > 0);
         for (unsigned spin = 0; spin < round * 16; spin++)
             atomic_signal_fence(memory_order_seq_cst);
-        one_ends(&a, &b, SENDER_TO_ERR);
+        sv_take_down(&a, SV_TO_ERR);
         memset(a.buf, 0xee, BYTES);
         pthread_join(thread, NULL);
         if (t.wrong)
@@ -201,7 +182,7 @@ int main(void) {
         cmocka_unit_test(what_is_not_shared_cannot_be_copied),
         cmocka_unit_test(it_goes_to_memory_that_may_be_written),
         cmocka_unit_test(over_tcp_nothing_is_shared),
-        cmocka_unit_test(of_a_sender_that_is_down_nothing_is_copied),
+        cmocka_unit_test(when_a_side_is_down_nothing_is_copied),
         cmocka_unit_test(no_byte_written_after_the_end_is_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

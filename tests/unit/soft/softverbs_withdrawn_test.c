@@ -13,23 +13,9 @@ static void open_pair(struct sv_end *a, struct sv_end *b) {
     sv_wait_mapped(a);
 }
 
-enum end { TO_ERR, TO_RESET, DESTROYED, END_COUNT };
-
-/* The sender's queue pair is down, and what it had posted is its owner's again. */
-static void end_sender(struct sv_end *a, enum end end) {
-    switch (end) {
-    case TO_ERR:
-        must(sv_to(a, IBV_QPS_ERR) == 0);
-        break;
-    case TO_RESET:
-        must(sv_to(a, IBV_QPS_RESET) == 0);
-        break;
-    case DESTROYED:
-    case END_COUNT:
-        must(soft_destroy_qp(a->qp) == 0);
-        a->qp = NULL;
-        break;
-    }
+/* The sender's queue pair is down, and its memory is written to. */
+static void end_sender(struct sv_end *a, enum sv_down how) {
+    sv_take_down(a, how);
     memset(a->buf, 0xee, BYTES * SENDS);
 }
 
@@ -43,7 +29,7 @@ static void receives_come_back(struct sv_end *b, unsigned left) {
 
 static void what_a_queue_pair_that_is_down_had_posted_does_not_arrive(void **state) {
     (void)state;
-    for (enum end end = TO_ERR; end < END_COUNT; end++) {
+    for (enum sv_down how = SV_TO_ERR; how < SV_DOWNS; how++) {
         struct sv_end a, b;
         open_pair(&a, &b);
         for (unsigned i = 0; i < SENDS; i++) {
@@ -56,7 +42,7 @@ static void what_a_queue_pair_that_is_down_had_posted_does_not_arrive(void **sta
             sv_check(b.buf + i * BYTES, BYTES, i);
         }
         unsigned arrived = SENDS / 2;
-        end_sender(&a, end);
+        end_sender(&a, how);
         struct ibv_wc wc;
         for (uint64_t until = soft_now_ns() + 5000000; soft_now_ns() < until;) {
             int n = ibv_poll_cq(b.rcq, 1, &wc);
@@ -122,7 +108,7 @@ static void no_byte_written_after_the_end_arrives(void **state) {
             must(sv_send(&a, i, i * BYTES, BYTES, 0) == 0);
         for (unsigned spin = 0; spin < round * 16; spin++)
             atomic_signal_fence(memory_order_seq_cst);
-        end_sender(&a, TO_ERR);
+        end_sender(&a, SV_TO_ERR);
         atomic_store(&t.stop, true);
         pthread_join(thread, NULL);
         if (t.wrong >= 0)
