@@ -32,6 +32,7 @@
     (1u << 1) /* a side that hangs up answers what it was asked with the code ENDED */
 #define PRIVATE_DATA_FEATURE_NUMBERS (1u << 2) /* there are 32 rendezvous numbers and not 16 */
 #define PRIVATE_DATA_FEATURE_SHARED (1u << 3)  /* a large message may be named that both can map */
+#define PRIVATE_DATA_FEATURE_ANSWERS (1u << 4) /* an RTS may answer others, and one ATS several */
 #define PRIVATE_DATA_FEATURE_HANDSHAKE                                                             \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \

@@ -396,6 +396,8 @@ unsigned loop_progress(struct sluice_loop *l) {
     uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed) + 1;
     atomic_store_explicit(&l->progress_count, turn, memory_order_relaxed);
     l->totals.progress_calls++;
+    if (unlikely(l->late != NULL))
+        rndv_answer_late(l);
     if (unlikely(!mpsc_queue_empty(&l->mailbox.queue)))
         found += take_msgs(l);
     if (likely(l->wc_next == l->wc_count))

@@ -6,6 +6,7 @@
  *   rndv_tx.c      sender: messages that were announced, until the peer has them
  *   rndv_rx.c      receiver: announcements, and the memory they go to
  *   rndv_copy.c    receiver: those that it copies by itself
+ *   rndv_answer.c  receiver: tells the sender which it has
  *   deliver.c      receiver: delivers in order; asks the application where a message goes
  *
  * A message at the sender is a `struct rndv_tx`: its index is its rendezvous number. At the receiver it is a
@@ -43,6 +44,7 @@ struct wr_batch;
 #define RNDV_BY_COPY 3u /* as READ, but without a key: fabric.h, fetch */
 #define RNDV_OUTCOME_OK 0u
 #define RNDV_OUTCOME_NO_MEMORY 1u
+#define RNDV_OUTCOME_SEVERAL 2u /* OK, of the numbers whose bits are set */
 
 enum rndv_tx_state {
     RNDV_TX_FREE,
@@ -82,13 +84,13 @@ enum rndv_rx_state {
     RNDV_RX_HERE,    /* complete */
     RNDV_RX_REFUSED, /* there can be no memory for it */
     RNDV_RX_FAILED,  /* the session ended before it was there */
-    RNDV_RX_DONE,    /* delivered; its number is in use until ATS is posted */
+    RNDV_RX_DONE,    /* delivered; its number is in use until its sender is told */
 };
 
 struct rndv_rx {
     uint8_t state; /* enum rndv_rx_state */
     uint8_t way, type, number;
-    bool answer;     /* ATS is to be posted */
+    bool answer;     /* its sender is to be told */
     bool numbered;   /* the number is in use */
     bool holds;      /* its landing counts as held: landing.c */
     uint8_t outcome; /* of ATS */
@@ -115,13 +117,18 @@ struct rndv {
     struct rndv_rx rx[RNDV_RX_MAX];
     struct rndv_rx *first, **last; /* those not delivered */
     struct rndv_rx *by_number[RNDV_NUMBERS];
-    uint32_t waiting;            /* arrivals without a number, not delivered */
-    uint32_t ready;              /* RTR was posted, and not all was written */
-    uint32_t flying;             /* READs posted and not completed */
-    uint64_t landing_bytes;      /* of memory of the node, not delivered */
-    uint64_t tokens;             /* given out with LARGE */
-    bool todo;                   /* rndv_flush() may find something to post */
-    bool goes_on;                /* in the next turn, which is soon: more to wipe or to copy */
+    uint32_t taken;            /* numbers of messages that are here, of which to tell: a bit each */
+    uint32_t told_turn;        /* when an ATS told of some last */
+    bool in_kind;              /* large messages follow large ones: of these the next RTS tells */
+    bool is_late;              /* the session is in the loop's list of those that wait for it */
+    struct session *late_next; /* in that list */
+    uint32_t waiting;          /* arrivals without a number, not delivered */
+    uint32_t ready;            /* RTR was posted, and not all was written */
+    uint32_t flying;           /* READs posted and not completed */
+    uint64_t landing_bytes;    /* of memory of the node, not delivered */
+    uint64_t tokens;           /* given out with LARGE */
+    bool todo;                 /* rndv_flush() may find something to post */
+    bool goes_on;              /* in the next turn, which is soon: more to wipe or to copy */
     struct mw mws[RNDV_NUMBERS]; /* of arrivals */
 };
 
@@ -140,6 +147,8 @@ static inline void rndv_dirty(struct sluice_loop *l, struct session *s) {
 
 /* How many rendezvous numbers the two sides agreed on, in each direction. */
 uint32_t rndv_numbers(const struct session *s);
+/* Answers may be gathered. */
+bool rndv_agreed_answers(const struct session *s);
 
 /* The session's, made with the first large message. NULL: no memory, tried again. */
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s);
@@ -184,6 +193,21 @@ void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
 void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
                        sluice_status status);
 void rndv_tx_end(struct sluice_loop *l, struct session *s);
+/* The peer has messages of these numbers. NULL, or what is wrong. */
+const char *rndv_tx_taken(struct sluice_loop *l, struct session *s, uint64_t numbers);
+
+/* ---- rndv_answer.c -------------------------------------------------------------------------- */
+
+/* Messages that are here, or cannot be: of each one its sender is told, at once or with others. */
+void rndv_answer(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                 struct rndv_rx *a);
+/* Copied as soon as it was announced; false: rndv_answer() has to follow. */
+bool rndv_answer_at_once(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
+/* At the end of a turn, those that wait for no RTS. */
+void rndv_answer_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
+/* What an RTS that is posted now tells the peer. */
+uint32_t rndv_answer_take(struct sluice_loop *l, struct session *s);
+void rndv_answer_forget(struct sluice_loop *l, struct session *s);
 
 /* ---- rndv_rx.c ------------------------------------------------------------------------------- */
 
@@ -193,6 +217,9 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
                        sluice_status status);
 void rndv_rx_end(struct sluice_loop *l, struct session *s);
 void rndv_rx_drop(struct sluice_loop *l, struct session *s);
+/* Of one that is here, or cannot be: whether its number may be its peer's again (else too many wait to be delivered). */
+bool rndv_rx_may_release(const struct rndv *r, const struct rndv_rx *a);
+void rndv_rx_release(struct rndv *r, struct rndv_rx *a);
 /* For deliver.c. It was delivered, or is dropped; the memory it was to go to, or lies in. */
 void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
 void rndv_rx_detach(struct sluice_loop *l, struct session *s, struct rndv_rx *a);

@@ -68,6 +68,10 @@ uint32_t rndv_numbers(const struct session *s) {
     return agreed ? RNDV_NUMBERS : RNDV_NUMBERS_FEW;
 }
 
+bool rndv_agreed_answers(const struct session *s) {
+    return s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS;
+}
+
 bool rndv_agreed_copy(const struct session *s) {
     return s->node->traits.shares &&
            (s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
@@ -225,7 +229,7 @@ bool rndv_goes_on(const struct session *s) {
 }
 
 bool rndv_pending(const struct session *s) {
-    return s->rndv && s->rndv->out_count > 0;
+    return s->rndv && (s->rndv->out_count > 0 || s->rndv->taken != 0);
 }
 
 void rndv_end(struct sluice_loop *l, struct session *s) {
@@ -240,6 +244,7 @@ void rndv_drop(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     if (!s->rndv)
         return;
+    rndv_answer_forget(l, s);
     rndv_rx_drop(l, s);
     ASSERT(s->rndv->landing_bytes == 0 && s->rndv->out_count == 0 && s->rndv->out_writes == 0);
     free(s->rndv);

@@ -16,12 +16,14 @@ void rndv_flush(struct sluice_loop *l, struct session *s);
 /* An entry of the send queue that was rndv.c's. */
 void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     sluice_status status);
-/* Whether messages of mine wait for the peer to take them. */
+/* Whether messages of mine wait for the peer to take them, or it is yet to be told of some of its own. */
 bool rndv_pending(const struct session *s);
 /* The two sides agreed that a large message may lie in memory that both have mapped. */
 bool rndv_agreed_copy(const struct session *s);
 /* This turn's share was wiped or copied: the next turn goes on, without a wait. */
 bool rndv_goes_on(const struct session *s);
+/* Sessions whose answers waited for an RTS through a turn: they wait no longer. */
+void rndv_answer_late(struct sluice_loop *l);
 /* The queue pair is gone, and nothing of it moves any more. */
 void rndv_end(struct sluice_loop *l, struct session *s);
 /* Frees what was received and not delivered. */

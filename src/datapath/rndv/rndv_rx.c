@@ -63,6 +63,15 @@ static void release_number(struct rndv *r, struct rndv_rx *a) {
         r->waiting++;
 }
 
+bool rndv_rx_may_release(const struct rndv *r, const struct rndv_rx *a) {
+    return a->state == RNDV_RX_DONE || r->waiting + r->ready < RNDV_RX_MAX - RNDV_NUMBERS;
+}
+
+void rndv_rx_release(struct rndv *r, struct rndv_rx *a) {
+    a->answer = false;
+    release_number(r, a);
+}
+
 void rndv_rx_done(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
@@ -97,7 +106,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
                              unsigned flags, const uint64_t word[5]) {
     unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff, way = word[0] >> 24 & 0xff;
     bool reply = type == FRAME_REPLY;
-    if (number >= rndv_numbers(s) || r->by_number[number])
+    if (number >= rndv_numbers(s) || r->by_number[number] || r->taken >> number & 1)
         return "an RTS whose id is in use, or none";
     if (type != FRAME_DATA && type != FRAME_REQUEST && !reply)
         return "an RTS of no message";
@@ -108,7 +117,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
         return "an RTS of an unknown way";
     if (way == RNDV_BY_WRITE && (s->connection.lacks & FABRIC_LACKS_IMMEDIATE))
         return "an RTS of a way that these devices do not have";
-    if ((type == FRAME_DATA && word[2]) || word[3] || word[4])
+    if ((type == FRAME_DATA && word[2]) || word[4])
         return "an RTS with content that its type does not have";
     if (size <= s->tx.frame_payload || size > s->rx.message_max)
         return "an RTS of a message larger than agreed, or not large";
@@ -129,6 +138,8 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     for (unsigned i = 0; i < sizeof word / sizeof word[0]; i++)
         word[i] = le64toh(__atomic_load_n(&from[i], __ATOMIC_RELAXED));
     const char *wrong = wrong_rts(r, s, msg->rx.total, msg->rx.frame_flags, word);
+    if (!wrong && word[3])
+        wrong = rndv_tx_taken(l, s, word[3]);
     if (wrong)
         return !receive_broken(l, s, msg, wrong);
     struct rndv_rx *a = rndv_rx_new(r, word[0] & 0xffff);
@@ -147,7 +158,8 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     if (a->way == RNDV_BY_COPY && a->type == FRAME_DATA && !ask && a->bytes <= RNDV_AT_ONCE &&
         r->first == a && s->announced && !s->rx.held.head && loop_room(l, s))
         rndv_copy_at_once(l, s, a);
-    rndv_dirty(l, s);
+    if (a->state != RNDV_RX_HERE || !rndv_answer_at_once(l, s, a))
+        rndv_dirty(l, s);
     return true;
 }
 
@@ -362,25 +374,6 @@ static void close_mw(struct sluice_loop *l, struct session *s, struct wr_batch *
     }
 }
 
-/* ATS; the number is the peer's again. */
-static void send_ats(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                     struct rndv_rx *a) {
-    struct rndv *r = s->rndv;
-    uint32_t lkey;
-    if (a->state != RNDV_RX_DONE && r->waiting + r->ready >= RNDV_RX_MAX - RNDV_NUMBERS)
-        return; /* what is delivered makes the session dirty */
-    if (!rndv_room_control(l, s, batch))
-        return;
-    if (!wr_batch_header(l, s, &lkey)) {
-        session_block(s);
-        return;
-    }
-    struct frame f = {.type = FRAME_ATS, .total = (uint64_t)a->outcome << 32 | a->number};
-    rndv_post_frame(l, s, batch, f, NULL);
-    a->answer = false;
-    release_number(r, a);
-}
-
 void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                    uint32_t *bytes) {
     loop_assert_inside(l);
@@ -406,8 +399,10 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
         if (a->state == RNDV_RX_CLOSES)
             close_mw(l, s, batch, a);
         if (a->answer)
-            send_ats(l, s, batch, a);
+            rndv_answer(l, s, batch, a);
     }
+    if (s->rndv->taken)
+        rndv_answer_flush(l, s, batch);
 }
 
 void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
@@ -462,6 +457,7 @@ void rndv_rx_end(struct sluice_loop *l, struct session *s) {
             break;
         }
     }
+    s->rndv->taken = 0;
     s->rx.held_pending = false;
     if (s->rx.held.head && s->announced)
         event_notice(l, s, NOTICE_HELD);

@@ -172,6 +172,7 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
         htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 | (uint64_t)place.key << 32),
         htole64(place.at),
         htole64(total),
+        htole64(rndv_answer_take(l, s)),
     };
     struct frame f = {.type = FRAME_RTS,
                       .flags = type == FRAME_REPLY ? FRAME_RESERVED : 0,
@@ -279,12 +280,39 @@ static const char *ready(struct rndv *r, struct rndv_tx *d, const uint8_t *paylo
     return NULL;
 }
 
+static void is_taken(struct sluice_loop *l, struct session *s, struct rndv_tx *d) {
+    if (d->way == RNDV_BY_COPY) /* there is no key to take back */
+        finish(l, s, d, d->outcome);
+    else
+        set_state(s->rndv, d, RNDV_TX_ATS);
+}
+
+const char *rndv_tx_taken(struct sluice_loop *l, struct session *s, uint64_t numbers) {
+    loop_assert_inside(l);
+    struct rndv *r = s->rndv;
+    if (!r || !rndv_agreed_answers(s) || numbers & ~(uint64_t)r->out_in[RNDV_TX_RTS])
+        return "an answer to no RTS";
+    for (uint64_t left = numbers; left != 0; left &= left - 1)
+        if (r->out[__builtin_ctzll(left)].way == RNDV_BY_WRITE)
+            return "an answer that cannot be";
+    for (; numbers != 0; numbers &= numbers - 1) {
+        struct rndv_tx *d = &r->out[__builtin_ctzll(numbers)];
+        d->outcome = SLUICE_OK;
+        is_taken(l, s, d);
+    }
+    if (r->out_in[RNDV_TX_ATS])
+        rndv_dirty(l, s);
+    return NULL;
+}
+
 const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const struct frame *f,
                                 const uint8_t *payload) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
     uint64_t number = f->type == FRAME_ATS ? (uint32_t)f->total : f->total;
     uint64_t outcome = f->type == FRAME_ATS ? f->total >> 32 : 0;
+    if (outcome == RNDV_OUTCOME_SEVERAL)
+        return number ? rndv_tx_taken(l, s, number) : "an ATS to no RTS";
     if (!r || number >= RNDV_NUMBERS || r->out[number].state != RNDV_TX_RTS)
         return "an RTR or ATS to no RTS";
     struct rndv_tx *d = &r->out[number];
@@ -297,11 +325,7 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
             (d->way == RNDV_BY_WRITE && outcome == RNDV_OUTCOME_OK))
             return "an outcome that cannot be";
         d->outcome = outcome == RNDV_OUTCOME_OK ? SLUICE_OK : SLUICE_EMSGSIZE;
-        if (d->way == RNDV_BY_COPY) { /* there is no key to take back */
-            finish(l, s, d, d->outcome);
-            return NULL;
-        }
-        set_state(r, d, RNDV_TX_ATS);
+        is_taken(l, s, d);
     }
     rndv_dirty(l, s);
     return NULL;

@@ -80,6 +80,7 @@ static void announcements_out_of_bounds(void **state) {
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 1),
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 0, 1),
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 0, 0, 1),
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096, 0, 1ull << 32),
         RTS(0, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096),
         RTS(8168, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096),
         RTS((64u << 20) + 1, WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096),
@@ -128,12 +129,33 @@ static void a_number_in_use_is_announced_again(void **state) {
     expect_protocol(&p);
 }
 
+/* It was taken, but its sender was not told yet. */
+static void a_number_that_is_not_free_yet_is_announced_again(void **state) {
+    struct forged f = RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0));
+    struct pair p;
+    (void)state;
+    open_pair(&p, SLUICE_RENDEZVOUS_AUTO);
+    for (unsigned i = 0; i < 5; i++) {
+        struct side *from = i % 2 ? &p.a : &p.b, *to = i % 2 ? &p.b : &p.a;
+        assert_int_equal(pair_send(from, 10000, i, NULL), 0);
+        sluice_free(pair_expect(&p, to, SLUICE_MESSAGE).msg);
+    }
+    uint32_t taken = pair_session(&p.a)->rndv->taken;
+    assert_int_not_equal(taken, 0);
+    f.word[0] |= (uint64_t)__builtin_ctz(taken);
+    post(&p, &f);
+    expect_protocol(&p);
+}
+
 static void answers_to_nothing(void **state) {
     static const struct forged wrong[] = {
         {FRAME_ATS, 0, 0, 0, {0}},
         {FRAME_ATS, 0, 15, 0, {0}},
         {FRAME_ATS, 0, 16, 0, {0}},
         {FRAME_ATS, 0, UINT64_MAX, 0, {0}},
+        {FRAME_ATS, 0, 2ull << 32, 0, {0}},
+        {FRAME_ATS, 0, 2ull << 32 | 1, 0, {0}},
+        {FRAME_ATS, 0, 2ull << 32 | UINT32_MAX, 0, {0}},
         {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100000}},
         {FRAME_RTR, 0, 1ull << 32, FRAME_RTR_BYTES, {4096, 1, 100000}},
     };
@@ -162,15 +184,45 @@ static void answers_that_do_not_fit(void **state) {
     static const struct forged padded = {
         FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1ull << 32, 100000}};
     static const struct forged taken = {FRAME_ATS, 0, 0, 0, {0}};
-    static const struct forged outcome = {FRAME_ATS, 0, 2ull << 32, 0, {0}};
+    static const struct forged outcome = {FRAME_ATS, 0, 3ull << 32, 0, {0}};
+    static const struct forged several = {FRAME_ATS, 0, 2ull << 32 | 1, 0, {0}};
+    static const struct forged none = {FRAME_ATS, 0, 2ull << 32, 0, {0}};
+    static const struct forged more = {FRAME_ATS, 0, 2ull << 32 | 3, 0, {0}};
+    static const struct forged with_rts =
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0, 0, 1);
+    static const struct forged more_with_rts =
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0, 0, 3);
     (void)state;
     answer(SLUICE_RENDEZVOUS_READ, &ready, 1);
     answer(SLUICE_RENDEZVOUS_READ, &taken, 2);
     answer(SLUICE_RENDEZVOUS_READ, &outcome, 1);
+    answer(SLUICE_RENDEZVOUS_READ, &several, 2);
+    answer(SLUICE_RENDEZVOUS_READ, &none, 1);
+    answer(SLUICE_RENDEZVOUS_READ, &more, 1);
+    answer(SLUICE_RENDEZVOUS_READ, &more_with_rts, 1);
     answer(SLUICE_RENDEZVOUS_WRITE, &taken, 1);
+    answer(SLUICE_RENDEZVOUS_WRITE, &several, 1);
+    answer(SLUICE_RENDEZVOUS_WRITE, &with_rts, 1);
     answer(SLUICE_RENDEZVOUS_WRITE, &outcome, 1);
     answer(SLUICE_RENDEZVOUS_WRITE, &other_size, 1);
     answer(SLUICE_RENDEZVOUS_WRITE, &padded, 1);
+}
+
+/* A peer that said it does not know of several at once. */
+static void several_answers_that_were_not_agreed_on(void **state) {
+    static const struct forged wrong[] = {
+        {FRAME_ATS, 0, 2ull << 32 | 1, 0, {0}},
+        RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0, 0, 1),
+    };
+    (void)state;
+    for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct pair p;
+        open_pair(&p, SLUICE_RENDEZVOUS_READ);
+        pair_session(&p.a)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
+        assert_int_equal(pair_send(&p.a, 100000, 1, SLUICE_SEND(.tag = 1)), 0);
+        post(&p, &wrong[i]);
+        expect_protocol(&p);
+    }
 }
 
 static void writes_that_nobody_asked_for(void **state) {
@@ -355,8 +407,10 @@ int main(void) {
         cmocka_unit_test(announcements_out_of_bounds),
         cmocka_unit_test(copies_out_of_bounds),
         cmocka_unit_test(a_number_in_use_is_announced_again),
+        cmocka_unit_test(a_number_that_is_not_free_yet_is_announced_again),
         cmocka_unit_test(answers_to_nothing),
         cmocka_unit_test(answers_that_do_not_fit),
+        cmocka_unit_test(several_answers_that_were_not_agreed_on),
         cmocka_unit_test(writes_that_nobody_asked_for),
         cmocka_unit_test(a_peer_that_announces_and_goes),
         cmocka_unit_test(nobody_receives_bytes_of_another_session),

@@ -52,7 +52,7 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
 static void a_link_proposes_what_its_options_need(void **state) {
     (void)state;
     const uint32_t each = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS |
-                          PRIVATE_DATA_FEATURE_SHARED,
+                          PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS,
                    greeting = each | PRIVATE_DATA_FEATURE_HANDSHAKE,
                    hmac = PRIVATE_DATA_FEATURE_HMAC;
     struct side side;
