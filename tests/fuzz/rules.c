@@ -27,6 +27,11 @@ static bool header_breaks(const struct stranger *st, const struct frame *f, uint
            (f->flags & ~flags) || (plain && f->total != 0) || f->credits > STRANGER_RECEIVES;
 }
 
+/* Nothing of the honest side's is on its way: what it has announced is known. */
+static bool several_break(const struct stranger *st, uint64_t numbers) {
+    return numbers & ~(uint64_t)st->answered;
+}
+
 static bool announcement_breaks(const struct stranger *st, const struct frame *f,
                                 const uint8_t *payload) {
     uint64_t word = word_at(payload, 0);
@@ -35,6 +40,9 @@ static bool announcement_breaks(const struct stranger *st, const struct frame *f
         way > RNDV_BY_COPY || f->total > LARGEST || f->total <= STRANGER_PAYLOAD)
         return true;
     if (type != FRAME_DATA && type != FRAME_REQUEST && type != FRAME_REPLY)
+        return true;
+    uint64_t numbers = word_at(payload, 3);
+    if (numbers >> STRANGER_NUMBERS || (st->calm && several_break(st, numbers)))
         return true;
     return (type == FRAME_REPLY) != !!(f->flags & FRAME_RESERVED) ||
            (st->calm && (st->used >> number & 1));
@@ -57,6 +65,8 @@ static bool answer_breaks(const struct stranger *st, const struct frame *f) {
         return f->length != FRAME_RTR_BYTES || f->total >= STRANGER_NUMBERS ||
                !(st->answered >> f->total & 1);
     case FRAME_ATS:
+        if (outcome == RNDV_OUTCOME_SEVERAL)
+            return (uint32_t)f->total == 0 || several_break(st, (uint32_t)f->total);
         return (uint32_t)f->total >= STRANGER_NUMBERS || outcome > 1 ||
                !(st->answered >> (uint32_t)f->total & 1);
     case FRAME_RETURN:

@@ -105,6 +105,21 @@ static unsigned say_place(struct stranger *st, struct stranger_frame *f, unsigne
     return way;
 }
 
+/* Those of the honest side's that may be said to be here, or some of them, and all at once. */
+static uint64_t take_several(struct stranger *st, uint64_t which) {
+    uint64_t numbers = 0;
+    if (!(st->rep.features & PRIVATE_DATA_FEATURE_ANSWERS))
+        return 0;
+    for (unsigned i = 0; i < STRANGER_NUMBERS; i++) {
+        struct stranger_transfer *t = &st->theirs[i];
+        if (!(which >> i % 4 & 1) || !t->announced || t->ready || t->way == RNDV_BY_WRITE)
+            continue;
+        t->announced = false;
+        numbers |= UINT64_C(1) << i;
+    }
+    return numbers;
+}
+
 static void say_announce(struct stranger *st, struct stranger_frame *f, struct fuzz_input *in) {
     uint64_t how = fuzz_take(in, 1), number = 0, total = 0;
     while (number < STRANGER_NUMBERS - 1 && st->mine[number].announced)
@@ -126,7 +141,7 @@ static void say_announce(struct stranger *st, struct stranger_frame *f, struct f
     f->head.total = bytes;
     way = say_place(st, f, way, from, bytes, number | type << 16);
     put(f, 2, total);
-    put(f, 3, 0);
+    put(f, 3, how & 16 ? take_several(st, how >> 4) : 0);
     put(f, 4, 0);
     st->mine[number] = (struct stranger_transfer){.announced = true,
                                                   .way = (uint8_t)way,
@@ -183,6 +198,11 @@ static void forget_asked(struct stranger *st, uint32_t id) {
 
 static void say_taken(struct stranger *st, struct stranger_frame *f, struct fuzz_input *in) {
     uint64_t how = fuzz_take(in, 1), number;
+    uint64_t several = how & 8 ? take_several(st, how >> 4) : 0;
+    if (several) {
+        f->head.total = several | (uint64_t)RNDV_OUTCOME_SEVERAL << 32;
+        return;
+    }
     struct stranger_transfer *t = one_of(st->theirs, how >> 4, is_announced, &number);
     f->head.total = number | (how & 3 || (t && t->way == RNDV_BY_READ) ? 0 : 1ull << 32);
     if (t && t->way == RNDV_BY_WRITE)

@@ -55,6 +55,7 @@ static struct private_data_req request_of(bool greets, bool keyed) {
     struct private_data_req req = {.version_min = 1,
                                    .version_max = 1,
                                    .features = PRIVATE_DATA_FEATURE_SHARED |
+                                               PRIVATE_DATA_FEATURE_ANSWERS |
                                                (greets ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0),
                                    .eager_log2 = 10,
                                    .message_log2 = 17,

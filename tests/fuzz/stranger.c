@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include "core/auth/auth.h"
+#include "datapath/rndv/internal.h"
 #include "soft/cm/id.h"
 #include "soft/rc/ring.h"
 #include "soft/soft.h"
@@ -130,15 +131,15 @@ static void prove(struct stranger *st) {
 /* The request was heard; what it says is the listener's to decide. */
 void stranger_answer(struct stranger *st, struct fuzz_input *in) {
     uint8_t data[PRIVATE_DATA_REP_BYTES];
-    st->rep =
-        (struct private_data_rep){.version = 1,
-                                  .features = st->req.features & (PRIVATE_DATA_FEATURE_HANDSHAKE |
-                                                                  PRIVATE_DATA_FEATURE_SHARED),
-                                  .eager_log2 = st->req.eager_log2,
-                                  .message_log2 = st->req.message_log2,
-                                  .depth_in = 4,
-                                  .depth_out = 4,
-                                  .credits = STRANGER_RECEIVES};
+    st->rep = (struct private_data_rep){
+        .version = 1,
+        .features = st->req.features & (PRIVATE_DATA_FEATURE_HANDSHAKE |
+                                        PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS),
+        .eager_log2 = st->req.eager_log2,
+        .message_log2 = st->req.message_log2,
+        .depth_in = 4,
+        .depth_out = 4,
+        .credits = STRANGER_RECEIVES};
     memcpy(st->rep.session_id, st->req.session_id, sizeof st->rep.session_id);
     st->credits_max = st->req.credits;
     if (st->req.key_id)
@@ -167,10 +168,22 @@ static void hear_request(struct stranger *st, uint64_t total) {
         st->asked[st->asked_count++] = (uint32_t)total;
 }
 
+/* Of each of them it has said that it is here. */
+static void hear_taken(struct stranger *st, uint64_t numbers) {
+    PROVE(numbers >> STRANGER_NUMBERS == 0 &&
+          (!numbers || st->rep.features & PRIVATE_DATA_FEATURE_ANSWERS));
+    for (unsigned i = 0; i < STRANGER_NUMBERS; i++)
+        if (numbers >> i & 1) {
+            PROVE(!st->trusted || (st->mine[i].announced && st->mine[i].way != RNDV_BY_WRITE));
+            st->mine[i].announced = false;
+        }
+}
+
 static void hear_announce(struct stranger *st, const struct frame *f, const uint8_t *payload) {
     uint64_t word = word_at(payload, 0);
     unsigned number = word & 0xffff, type = word >> 16 & 0xff;
     PROVE(number < STRANGER_NUMBERS && (!st->trusted || !st->theirs[number].announced));
+    hear_taken(st, word_at(payload, 3));
     st->theirs[number] = (struct stranger_transfer){.announced = true,
                                                     .type = (uint8_t)type,
                                                     .way = (uint8_t)(word >> 24),
@@ -195,7 +208,9 @@ static void hear_pack(struct stranger *st, const uint8_t *payload, uint32_t byte
 
 static void hear_answer(struct stranger *st, const struct frame *f, const uint8_t *payload) {
     struct stranger_transfer *t = &st->mine[f->total % STRANGER_NUMBERS];
-    if (f->type == FRAME_ATS) {
+    if (f->type == FRAME_ATS && f->total >> 32 == RNDV_OUTCOME_SEVERAL) {
+        hear_taken(st, (uint32_t)f->total);
+    } else if (f->type == FRAME_ATS) {
         t->announced = false;
     } else {
         t->ready = true;
