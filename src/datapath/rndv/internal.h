@@ -3,6 +3,7 @@
  * internal.h - what the files that move large messages share; docs/protocol.md has the rules.
  *
  *   rndv.c         what both directions need; posting
+ *   rndv_rts.c     sender: announces
  *   rndv_tx.c      sender: messages that were announced, until the peer has them
  *   rndv_rx.c      receiver: announcements, and the memory they go to
  *   rndv_copy.c    receiver: those that it copies by itself
@@ -193,6 +194,8 @@ void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
 void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
                        sluice_status status);
 void rndv_tx_end(struct sluice_loop *l, struct session *s);
+/* It is being announced: a free one, whose way, parts and window are set. */
+void rndv_tx_begin(struct session *s, struct rndv_tx *d, struct sluice_msg *msg);
 /* The peer has messages of these numbers. NULL, or what is wrong. */
 const char *rndv_tx_taken(struct sluice_loop *l, struct session *s, uint64_t numbers);
 

@@ -22,20 +22,6 @@
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 
-static unsigned way_of(const struct session *s) {
-    if (s->connection.lacks & FABRIC_LACKS_IMMEDIATE)
-        return RNDV_BY_READ;
-    switch ((sluice_rendezvous)s->node->options.rendezvous) {
-    case SLUICE_RENDEZVOUS_READ:
-        return RNDV_BY_READ;
-    case SLUICE_RENDEZVOUS_WRITE:
-        return RNDV_BY_WRITE;
-    case SLUICE_RENDEZVOUS_AUTO: /* READ is one message less; see docs/architecture.md */
-        break;
-    }
-    return s->node->traits.reads_unsafe ? RNDV_BY_WRITE : RNDV_BY_READ;
-}
-
 static void set_state(struct rndv *r, struct rndv_tx *d, enum rndv_tx_state state) {
     uint32_t bit = UINT32_C(1) << (d - r->out);
     r->out_in[d->state] &= ~bit;
@@ -67,6 +53,19 @@ static void reserve(struct session *s, struct rndv_tx *d) {
 static void unreserve(struct session *s, struct rndv_tx *d) {
     s->connection.tx.reserve = (uint8_t)(s->connection.tx.reserve - d->reserves);
     d->reserves = false;
+}
+
+void rndv_tx_begin(struct session *s, struct rndv_tx *d, struct sluice_msg *msg) {
+    struct rndv *r = s->rndv;
+    d->counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
+    d->outcome = SLUICE_EUNKNOWN;
+    d->msg = msg;
+    d->offset = 0;
+    d->order = ++r->out_order;
+    set_state(r, d, RNDV_TX_RTS);
+    r->out_count++;
+    r->out_writes += d->way == RNDV_BY_WRITE;
+    reserve(s, d);
 }
 
 /* ---- the end of one -------------------------------------------------------------------------- */
@@ -131,136 +130,6 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
             break;
         }
     }
-}
-
-/* ---- announcing ------------------------------------------------------------------------------ */
-
-/* Where announcements travel, more of them keep the READs going; where they do not, more only leave the cache. */
-static struct rndv_tx *free_number(const struct session *s, struct rndv *r) {
-    uint32_t most = s->connection.copies ? RNDV_NUMBERS_FEW : rndv_numbers(s);
-    uint32_t numbers = r->out_in[RNDV_TX_FREE] & (UINT32_MAX >> (RNDV_NUMBERS - most));
-    return numbers ? &r->out[__builtin_ctz(numbers)] : NULL;
-}
-
-static enum frame_type type_of(const struct sluice_msg *msg) {
-    return msg->kind == MSG_REQUEST ? FRAME_REQUEST
-           : msg->kind == MSG_REPLY ? FRAME_REPLY
-                                    : FRAME_DATA;
-}
-
-/* Two requests; a credit there is. */
-static bool may_send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
-    uint32_t lkey;
-    if (batch->count + 2 > LOOP_WR_BATCH) {
-        loop_dirty(l, s); /* with the next batch, in this turn still */
-        return false;
-    }
-    return sq_used(s) + 2 <= s->connection.sq.limit && wr_batch_header(l, s, &lkey) != NULL;
-}
-
-/* Where the peer finds the bytes, unless they are written to it. */
-struct rts_place {
-    uint32_t key; /* READ: the rkey. COPY: the region */
-    uint64_t at;
-};
-
-static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                     const struct rndv_tx *d, struct rts_place place, uint64_t total) {
-    enum frame_type type = type_of(d->msg);
-    uint64_t number = (uint64_t)(d - s->rndv->out);
-    uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
-        htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 | (uint64_t)place.key << 32),
-        htole64(place.at),
-        htole64(total),
-        htole64(rndv_answer_take(l, s)),
-    };
-    struct frame f = {.type = FRAME_RTS,
-                      .flags = type == FRAME_REPLY ? FRAME_RESERVED : 0,
-                      .length = FRAME_RTS_BYTES,
-                      .total = d->msg->size};
-    s->connection.tx.sequence++;
-    rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
-    /* The window is taken back behind it: by then it is acknowledged, and has not to be asked for. */
-    batch->waited_for |= d->way == RNDV_BY_READ && !s->connection.copies;
-}
-
-/* The bytes that the peer is to READ: the message's payload, or its only part. */
-static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_part *part) {
-    struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ, .still = true};
-    of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
-    of.mr = part ? part->region->mr : pool_mr(msg);
-    return of;
-}
-
-/* Without a key, where the peer has this memory mapped. */
-static bool may_copy(const struct session *s, const struct mw_bytes *of, struct rts_place *place) {
-    return s->connection.shares && s->node->options.rendezvous == SLUICE_RENDEZVOUS_AUTO &&
-           s->node->fabric->share(s->connection.qp, of->mr, of->addr, of->bytes, &place->key,
-                                  &place->at);
-}
-
-static enum build_result send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                  struct sluice_msg *msg, unsigned way, struct rndv_tx with) {
-    struct rndv *r = rndv_get(l, s);
-    struct rndv_tx *d = r ? free_number(s, r) : NULL;
-    if (!d || !may_send_rts(l, s, batch))
-        return BUILD_NONE;
-    struct ibv_send_wr wr;
-    bool bind = false;
-    uint64_t total = 0;
-    struct mw_bytes of = {0};
-    struct rts_place place = {0};
-    if (way == RNDV_BY_READ)
-        of = readable(msg, with.parts);
-    if (way == RNDV_BY_READ && may_copy(s, &of, &place))
-        way = RNDV_BY_COPY;
-    if (way == RNDV_BY_READ && !mw_open(l->node, &d->mw, &of, &wr, &bind)) {
-        rndv_retry(l, s);
-        return BUILD_NONE;
-    }
-    if (way == RNDV_BY_READ)
-        place = (struct rts_place){d->mw.rkey, (uintptr_t)of.addr};
-    if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
-        !rpc_client_assign(l, s, msg, &total)) {
-        mw_forget(l->node, &d->mw);
-        return BUILD_NONE;
-    }
-    with.mw = d->mw;
-    with.way = (uint8_t)way;
-    with.counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
-    with.outcome = SLUICE_EUNKNOWN;
-    with.msg = msg;
-    with.order = ++r->out_order;
-    *d = with; /* RNDV_TX_FREE, as it was */
-    set_state(r, d, RNDV_TX_RTS);
-    r->out_count++;
-    r->out_writes += way == RNDV_BY_WRITE;
-    reserve(s, d);
-    if (bind)
-        rndv_post_mw(l, s, batch, &wr, NULL, 0);
-    post_rts(l, s, batch, d, place, total);
-    l->totals.messages_sent++;
-    l->totals.bytes_sent += msg->size;
-    return BUILD_DONE;
-}
-
-enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                             struct sluice_msg *msg) {
-    loop_assert_inside(l);
-    return send_rts(l, s, batch, msg, way_of(s), (struct rndv_tx){0});
-}
-
-bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count) {
-    return !(s->connection.lacks & FABRIC_LACKS_IMMEDIATE) || (count == 1 && parts->region);
-}
-
-enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                 struct sluice_msg *msg, const struct iov_part *parts,
-                                 unsigned count) {
-    loop_assert_inside(l);
-    /* A key opens one range, and only regions are registered so that a window can be bound on them. */
-    unsigned way = count == 1 && parts->region ? way_of(s) : RNDV_BY_WRITE;
-    return send_rts(l, s, batch, msg, way, (struct rndv_tx){.parts = parts, .part_count = count});
 }
 
 /* ---- the peer's answer ----------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_tx.h - large messages of this side: RTS, and the answers RTR and ATS.
+ * rndv_tx.h - large messages of this side: the answers RTR and ATS.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
@@ -10,21 +10,8 @@
 #include "datapath/loop/loop.h"
 #include "datapath/tx/post.h"
 
-struct iov_part;
 struct frame;
 
-enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                             struct sluice_msg *msg);
-
-/*
- * The same of a message that is a list of pieces, which stays where it is until iov_regions_done(): written by
- * the sender, so that no key of this side's memory leaves.
- */
-enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                 struct sluice_msg *msg, const struct iov_part *parts,
-                                 unsigned count);
-/* False: not so on this device; they go as fragments, whatever their size. */
-bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count);
 /* RTR or ATS, with its payload (hostile, to be read once). NULL, or what is wrong. */
 const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const struct frame *f,
                                 const uint8_t *payload);

@@ -27,7 +27,7 @@
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rndv/rndv_tx.h"
+#include "datapath/rndv/rndv_rts.h"
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/receive.h"

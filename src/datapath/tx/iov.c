@@ -22,7 +22,7 @@
 #include "datapath/rma/one_sided.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rndv/rndv_tx.h"
+#include "datapath/rndv/rndv_rts.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 #include "core/forked.h"

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * rndv_rts.h - large messages of this side: they are announced.
+ *
+ * Owner: the thread that owns the loop, unless a function says otherwise.
+ */
+#ifndef DATAPATH_RNDV_RNDV_RTS_H
+#define DATAPATH_RNDV_RNDV_RTS_H
+
+#include "datapath/loop/loop.h"
+#include "datapath/tx/post.h"
+
+struct iov_part;
+
+enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                             struct sluice_msg *msg);
+
+/*
+ * The same of a message that is a list of pieces, which stays where it is until iov_regions_done(): written by
+ * the sender, so that no key of this side's memory leaves.
+ */
+enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                                 struct sluice_msg *msg, const struct iov_part *parts,
+                                 unsigned count);
+/* False: not so on this device; they go as fragments, whatever their size. */
+bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count);
+
+#endif
