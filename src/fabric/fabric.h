@@ -44,7 +44,7 @@ struct hwloc_bitmap_s;
  * drains_shared: a QP in ERR that uses an SRQ reports when it has taken the last receive (LAST_WQE_REACHED).
  * exact_windows: a memory window of type 2 is checked to the byte, and invalidated at once. InfiniBand asks for
  * both; the kernel's software devices do neither.
- * shares: share() and fetch(), between two ends on one host.
+ * shares: share(), fetch() and post_words(), between two ends on one host.
  *
  * answer_is_up: the kernel drives the QP. A dialer gets ESTABLISHED for an answer, never CONNECT_RESPONSE, and
  * its QP is in RTS by then; accept moves the listener's. There is nothing to apply and nothing to establish,
@@ -79,6 +79,7 @@ enum fabric_lack {
 
 #define FABRIC_FRAMED 424u /* bytes behind the header that a fabric_post_framed takes, at most */
 #define FABRIC_FRAMED_SIGNALED (1u << 31)
+#define FABRIC_WORDS 14u
 
 /*
  * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of some bytes behind it: as
@@ -129,6 +130,12 @@ struct fabric_ops {
     bool (*share)(struct ibv_qp *qp, const struct ibv_mr *mr, const void *addr, uint64_t bytes,
                   uint32_t *region, uint64_t *at);
     int (*fetch)(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv_sge *to);
+    /*
+     * There too: an inline SEND of so many words, up to FABRIC_WORDS, as they lie in memory. Not 0: the device posted nothing,
+     * and ibv_post_send() will, or will say why not.
+     */
+    int (*post_words)(struct ibv_qp *qp, const uint64_t *words, unsigned count, bool signalled,
+                      uint64_t wr_id);
 
     /*
      * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's

@@ -72,7 +72,8 @@ static struct ibv_qp *create_extended_qp(struct ibv_pd *pd, struct ibv_qp_init_a
     return NULL;
 }
 
-_Static_assert(FABRIC_FRAMED == SOFT_FRAMED && FABRIC_FRAMED_SIGNALED == SOFT_FRAMED_SIGNALED,
+_Static_assert(FABRIC_WORDS == SOFT_WORDS && FABRIC_FRAMED == SOFT_FRAMED &&
+                   FABRIC_FRAMED_SIGNALED == SOFT_FRAMED_SIGNALED,
                "the device takes what the fabric promises");
 
 _Static_assert((int)SLUICE_SOFT_NET_DEFAULT == (int)SOFT_CM_NET_DEFAULT &&
@@ -121,6 +122,7 @@ const struct fabric_ops fabric_soft = {
     .still_access = SOFT_ACCESS_STILL,
     .share = soft_share,
     .fetch = soft_fetch,
+    .post_words = soft_post_words,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,
     .create_id = soft_create_id,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * post_framed.c - a call of this device alone: one inline SEND of a header in registers and of the bytes behind it
- * (soft.h), without a work request that the caller builds and this code reads again.
+ * (soft.h), without a work request that the caller builds and this code reads again. And one of words.
  *
  * Owner: the QP's lock.
  */
@@ -19,6 +19,7 @@
 #define ONE_SLOT (SOFT_SLOT_PAYLOAD - HEADER) /* behind the header, in all */
 
 _Static_assert(HEADER + SOFT_FRAMED == SOFT_SEGMENT_MAX, "it fits one segment");
+_Static_assert(SOFT_WORDS == SOFT_SLOT_PAYLOAD / sizeof(uint64_t), "they fill one slot");
 
 /*
  * Fills, heads and publishes it, by way of one piece of memory. Header and payload stored where the peer sees them, one
@@ -130,5 +131,19 @@ int soft_post_framed(struct ibv_qp *ibqp, uint64_t word0, uint64_t word1, const 
         return post_recorded(qp, word0, word1, from, bytes, wr_id);
     fill(qp, ring, word0, word1, from, size);
     record(qp, HEADER + size, bytes != size, wr_id);
+    return done(qp);
+}
+
+int soft_post_words(struct ibv_qp *ibqp, const uint64_t *words, unsigned count, bool signalled,
+                    uint64_t wr_id) {
+    struct soft_qp *qp = soft_qp_of(ibqp);
+    const uint32_t bytes = count * (uint32_t)sizeof *words;
+    if (count > SOFT_WORDS || soft_stale(qp) || !spin_try(&qp->lock))
+        return EAGAIN;
+    struct soft_ring *ring = ld(qp->tx);
+    if (!is_plain(qp) || !room_for(qp, ring, 1))
+        return not_now(qp);
+    slot_send(qp, ring, (const uint8_t *)words, bytes, SOFT_F_FIRST | SOFT_F_LAST, 0);
+    record(qp, bytes, signalled, wr_id);
     return done(qp);
 }
