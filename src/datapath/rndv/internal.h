@@ -173,6 +173,12 @@ void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 /* A frame of these few bytes behind its header; flags and total are the header's. */
 bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct frame f, const uint64_t *payload);
+/*
+ * The same at once, where the device has a shorter way than a work request: nothing waits in a batch, and a credit there
+ * is. False: nothing happened.
+ */
+bool rndv_post_words(struct sluice_loop *l, struct session *s, struct frame f,
+                     const uint64_t *payload);
 
 /*
  * The next slice of a message of parts: up to `max` bytes from `offset` on, in two sges at most. Returns

@@ -158,6 +158,36 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
     return true;
 }
 
+bool rndv_post_words(struct sluice_loop *l, struct session *s, struct frame f,
+                     const uint64_t *payload) {
+    loop_assert_inside(l);
+    struct connection *c = &s->connection;
+    uint64_t words[FABRIC_WORDS];
+    if (!c->shares || sq_used(s) >= c->sq.quick || FRAME_BYTES + f.length > c->sq.inline_max ||
+        !c->sq.headers) /* whose memory the first frame asks for, and not one that comes late */
+        return false;
+    bool signalled = c->sq.unsignalled + 1 >= c->sq.signal_every;
+    f.credits = (uint16_t)c->rx.unreported;
+    f.sequence = c->tx.sequence + (FRAME_NUMBERED >> f.type & 1);
+    f.ack = c->rx.sequence;
+    frame_put((uint8_t *)words, &f);
+    if (f.length > 0)
+        memcpy(words + FRAME_BYTES / sizeof *words, payload, f.length);
+    if (s->node->fabric->post_words(c->qp, words, (FRAME_BYTES + f.length) / sizeof *words,
+                                    signalled, wr_send_id(s, c->sq.tail)) != 0)
+        return false;
+    wr_batch_entry(s, NULL, 0, SQ_RNDV);
+    post_header_sent(s);
+    c->tx.sequence = f.sequence;
+    c->tx.credits--;
+    c->sq.unsignalled = signalled ? 0 : c->sq.unsignalled + 1;
+    l->totals.posts++;
+    l->totals.send_wrs++;
+    l->totals.frames_sent++;
+    l->totals_moved = true;
+    return true;
+}
+
 uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t offset,
                     uint32_t max, struct ibv_sge out[2], unsigned *count) {
     uint32_t bytes = 0;

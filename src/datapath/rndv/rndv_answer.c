@@ -77,14 +77,16 @@ bool rndv_answer_at_once(struct sluice_loop *l, struct session *s, struct rndv_r
 static bool send_ats(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      uint64_t numbers, uint64_t outcome) {
     uint32_t lkey;
+    const struct frame f = {.type = FRAME_ATS, .total = outcome << 32 | numbers};
     if (!rndv_room_control(l, s, batch))
         return false;
+    if (batch->count == 0 && rndv_post_words(l, s, f, NULL))
+        return true;
     if (!wr_batch_header(l, s, &lkey)) {
         session_block(s);
         return false;
     }
-    return rndv_post_frame(
-        l, s, batch, (struct frame){.type = FRAME_ATS, .total = outcome << 32 | numbers}, NULL);
+    return rndv_post_frame(l, s, batch, f, NULL);
 }
 
 void rndv_answer(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

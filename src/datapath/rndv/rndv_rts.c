@@ -57,22 +57,30 @@ struct rts_place {
     uint64_t at;
 };
 
+static struct frame header_of(const struct sluice_msg *msg) {
+    return (struct frame){.type = FRAME_RTS,
+                          .flags = msg->kind == MSG_REPLY ? FRAME_RESERVED : 0,
+                          .length = FRAME_RTS_BYTES,
+                          .total = msg->size};
+}
+
+static uint64_t first_word(const struct rndv *r, const struct rndv_tx *d, enum frame_type type,
+                           uint32_t key) {
+    uint64_t number = (uint64_t)(d - r->out);
+    return htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 | (uint64_t)key << 32);
+}
+
 static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      const struct rndv_tx *d, struct rts_place place, uint64_t total) {
-    enum frame_type type = type_of(d->msg);
-    uint64_t number = (uint64_t)(d - s->rndv->out);
     uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
-        htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 | (uint64_t)place.key << 32),
+        first_word(s->rndv, d, type_of(d->msg), place.key),
         htole64(place.at),
         htole64(total),
         htole64(rndv_answer_take(l, s)),
     };
-    struct frame f = {.type = FRAME_RTS,
-                      .flags = type == FRAME_REPLY ? FRAME_RESERVED : 0,
-                      .length = FRAME_RTS_BYTES,
-                      .total = d->msg->size};
     s->connection.tx.sequence++;
-    rndv_post_frame(l, s, batch, f, payload); /* room for its header was made sure of */
+    /* Room for its header was made sure of. */
+    rndv_post_frame(l, s, batch, header_of(d->msg), payload);
     /* The window is taken back behind it: by then it is acknowledged, and has not to be asked for. */
     batch->waited_for |= d->way == RNDV_BY_READ && !s->connection.copies;
 }
@@ -129,6 +137,28 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     l->totals.messages_sent++;
     l->totals.bytes_sent += msg->size;
     return BUILD_DONE;
+}
+
+bool rndv_announce(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    loop_assert_inside(l);
+    struct rndv *r = s->rndv;
+    struct rndv_tx *d = r ? free_number(s, r) : NULL;
+    struct mw_bytes of = readable(msg, NULL);
+    struct rts_place place;
+    ASSERT(!s->tx.queue.head && s->connection.tx.credits > s->connection.tx.reserve);
+    if (!d || !may_copy(s, &of, &place))
+        return false;
+    d->way = RNDV_BY_COPY;
+    const uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
+        first_word(r, d, FRAME_DATA, place.key), htole64(place.at), 0, htole64(r->taken)};
+    if (!rndv_post_words(l, s, header_of(msg), payload))
+        return false;
+    rndv_answer_take(l, s);
+    d->parts = NULL;
+    rndv_tx_begin(s, d, msg);
+    l->totals.messages_sent++;
+    l->totals.bytes_sent += msg->size;
+    return true;
 }
 
 enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

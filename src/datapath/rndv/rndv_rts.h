@@ -12,6 +12,11 @@
 
 struct iov_part;
 
+/*
+ * A plain message that is larger than s->tx.rndv_above, with nothing before it and a credit for it, where its peer may copy
+ * it. False: nothing happened, and it is queued as others are.
+ */
+bool rndv_announce(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                              struct sluice_msg *msg);
 

@@ -77,10 +77,7 @@ static inline void framed_account(struct sluice_loop *l, struct session *s, uint
     c->sq.unsignalled = signalled ? 0 : c->sq.unsignalled + 1;
     c->tx.sequence++;
     c->tx.credits--;
-    c->rx.granted += c->rx.unreported;
-    c->rx.unreported = 0;
-    c->rx.updated = c->rx.sequence;
-    c->credits.update_due = false;
+    post_header_sent(s);
     s->tokens--;
     l->framed++;
     l->framed_bytes += bytes;

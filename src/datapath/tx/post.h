@@ -89,7 +89,15 @@ static inline uint32_t sq_used(const struct session *s) {
     return s->connection.sq.tail - s->connection.sq.head;
 }
 
-/* Writes a header and with it gives the peer back what it is owed. */
+/* A header gives the peer back what it is owed. */
+static inline void post_header_sent(struct session *s) {
+    s->connection.rx.granted += s->connection.rx.unreported;
+    s->connection.rx.unreported = 0;
+    s->connection.rx.updated = s->connection.rx.sequence;
+    s->connection.credits.update_due = false;
+}
+
+/* Writes one. */
 static inline void post_header(struct session *s, uint8_t *at, unsigned type, unsigned flags,
                                uint32_t length, uint64_t total) {
     struct frame f = {
@@ -101,10 +109,7 @@ static inline void post_header(struct session *s, uint8_t *at, unsigned type, un
         .length = length,
         .total = total,
     };
-    s->connection.rx.granted += s->connection.rx.unreported;
-    s->connection.rx.unreported = 0;
-    s->connection.rx.updated = s->connection.rx.sequence;
-    s->connection.credits.update_due = false;
+    post_header_sent(s);
     frame_put(at, &f);
 }
 

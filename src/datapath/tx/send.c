@@ -25,6 +25,7 @@
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv_rts.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rx/message.h"
 #include "datapath/rx/retain.h"
@@ -308,11 +309,14 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     bool later = (args->flags & SLUICE_MORE) ||
                  (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
     if (likely(!later && !s->tx.queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
-               msg->size <= s->tx.frame_payload &&
                s->connection.tx.credits > s->connection.tx.reserve &&
                sq_used(s) < s->connection.sq.quick)) {
-        post_one(l, s, msg);
-        return SLUICE_OK;
+        if (likely(msg->size <= s->tx.frame_payload)) {
+            post_one(l, s, msg);
+            return SLUICE_OK;
+        }
+        if (msg->size > s->tx.rndv_above && rndv_announce(l, s, msg))
+            return SLUICE_OK;
     }
     if (args->deadline_ns) {
         loop_clock(l);

@@ -3,6 +3,8 @@
  * rendezvous_copy_test.c - a large message that lies in memory of both sides' is copied by its receiver, without a key and
  * without a READ. Where one of the two does not know how, or cannot reach the memory, it is read.
  */
+#include <limits.h>
+
 #include <sluice/memory.h>
 
 #include "core/wire/private_data.h"
@@ -61,6 +63,93 @@ static void a_short_one_is_delivered_in_place_of_its_announcement(void **state) 
         assert_true(pair_check(event.msg, RNDV_AT_ONCE - i % 2, i));
     }
     pair_close(&p);
+}
+
+static struct fabric_ops fabric;
+static int (*device_words)(struct ibv_qp *, const uint64_t *, unsigned, bool, uint64_t);
+static unsigned asked, posted; /* calls of post_words(), and those that did something */
+static unsigned refused;       /* so many calls in a row, and so on */
+
+static int counted_words(struct ibv_qp *qp, const uint64_t *words, unsigned count, bool signalled,
+                         uint64_t wr_id) {
+    if (++asked % (refused + 1) != 0)
+        return EAGAIN;
+    int rc = device_words(qp, words, count, signalled, wr_id);
+    posted += rc == 0;
+    return rc;
+}
+
+static void watch_words(struct pair *p, unsigned refuse) {
+    fabric = *p->a.node->fabric;
+    device_words = fabric.post_words;
+    fabric.post_words = counted_words;
+    p->a.node->fabric = p->b.node->fabric = &fabric;
+    asked = posted = 0;
+    refused = refuse;
+}
+
+/* The announcement and the answer, each where nothing is before it; the first one made what they need. */
+static void neither_frame_needs_a_work_request(void **state) {
+    enum { COUNT = 20 };
+    struct pair p;
+    (void)state;
+    open_pair(&p);
+    announced_send(&p, 10000);
+    receive(&p, 10000);
+    pair_await(&p, pair_session(&p.b)->rndv->out_count == 0);
+    watch_words(&p, 0);
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_int_equal(pair_send(&p.b, 10000, 0, NULL), 0);
+        receive(&p, 10000);
+        pair_await(&p, pair_session(&p.b)->rndv->out_count == 0);
+    }
+    assert_int_equal(asked, 2 * COUNT);
+    assert_int_not_equal(posted, 0);
+    pair_close(&p);
+}
+
+static size_t in_use_at_rest(struct pair *p) {
+    pair_await(p, pair_session(&p->b)->rndv->out_count == 0);
+    pair_turns(p, 20); /* which give back what was delivered */
+    return pool_in_use(p->a.node->pool) + pool_in_use(p->b.node->pool);
+}
+
+/* The first frame asks for what the others may need, should the device take them no more. */
+static void its_memory_is_there_from_the_first_message_on(void **state) {
+    struct pair p;
+    (void)state;
+    open_pair(&p);
+    announced_send(&p, 10000);
+    receive(&p, 10000);
+    size_t before = in_use_at_rest(&p);
+    watch_words(&p, UINT_MAX - 1);
+    announced_send(&p, 10000);
+    receive(&p, 10000);
+    assert_int_equal(posted, 0);
+    assert_int_equal(in_use_at_rest(&p), before);
+    pair_close(&p);
+}
+
+/* Its lock may be another thread's, and its ring full. */
+static void where_the_device_takes_none_they_go_as_others_do(void **state) {
+    (void)state;
+    for (unsigned refuse = 1; refuse <= 3; refuse++) {
+        struct pair p;
+        open_pair(&p);
+        watch_words(&p, refuse);
+        for (unsigned i = 0; i < 60; i++) {
+            struct side *from = i % 3 ? &p.b : &p.a, *to = i % 3 ? &p.a : &p.b;
+            uint32_t bytes = i % 2 ? 10000 : 100000;
+            assert_int_equal(pair_send(from, bytes, i, NULL), 0);
+            if (i % 5 == 0)
+                assert_int_equal(pair_send(from, 100, i, NULL), 0);
+            assert_true(pair_check(pair_expect(&p, to, SLUICE_MESSAGE).msg, bytes, i));
+            if (i % 5 == 0)
+                assert_true(pair_check(pair_expect(&p, to, SLUICE_MESSAGE).msg, 100, i));
+        }
+        assert_int_not_equal(posted, 0);
+        pair_close(&p);
+    }
 }
 
 /* Where there is no place for its event it waits, and what comes behind it too. */
@@ -176,6 +265,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_large_message_is_copied_by_its_receiver),
         cmocka_unit_test(a_short_one_is_delivered_in_place_of_its_announcement),
+        cmocka_unit_test(neither_frame_needs_a_work_request),
+        cmocka_unit_test(its_memory_is_there_from_the_first_message_on),
+        cmocka_unit_test(where_the_device_takes_none_they_go_as_others_do),
         cmocka_unit_test(short_ones_wait_for_the_application_in_order),
         cmocka_unit_test(a_turn_copies_no_more_than_its_share),
         cmocka_unit_test(of_a_peer_that_does_not_know_how_it_is_read),
