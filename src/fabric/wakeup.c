@@ -27,12 +27,16 @@
  * wakeup can do without it: at the first failure the channel leaves the set for good, and only the
  * eventfd signals.
  *
+ * The end. Who closes it may have found the work before its signaller has read the state, or while that makes its
+ * system call. So the state is AWAKE first, which lets no signaller win any more, and those that won are waited for.
+ *
  * Signal safety: wakeup_signal() is atomics and one system call, and keeps errno.
  */
 #include "fabric/wakeup.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -41,6 +45,8 @@
 #include "base/epoll_source.h"
 
 enum { AWAKE, ARMED, SIGNALLED };
+#define STATE 3u  /* of the state word: one of these */
+#define INSIDE 4u /* and so much for each signaller that won and has not made its system call yet */
 
 #define DRAIN_MAX 64 /* events taken in one drain; the descriptor stays readable for the rest */
 
@@ -171,7 +177,18 @@ int wakeup_open(struct wakeup *wakeup, const struct fabric_ops *fabric, bool use
     return 0;
 }
 
+/* The owner's moves: signallers only count themselves meanwhile, or take ARMED away. */
+static void move_to(struct wakeup *wakeup, uint32_t to) {
+    uint32_t state = atomic_load_explicit(&wakeup->state, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&wakeup->state, &state, (state & ~STATE) | to,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
 void wakeup_close(struct wakeup *wakeup) {
+    move_to(wakeup, AWAKE);
+    while (atomic_load_explicit(&wakeup->state, memory_order_acquire) >= INSIDE)
+        sched_yield();
     cm_close(wakeup);
     if (wakeup->event_fd >= 0)
         close(wakeup->event_fd);
@@ -193,13 +210,13 @@ int wakeup_add_to(struct wakeup *wakeup, int epoll_fd, void *data) {
 }
 
 void wakeup_arm(struct wakeup *wakeup) {
-    atomic_store_explicit(&wakeup->state, ARMED, memory_order_relaxed);
+    move_to(wakeup, ARMED);
     atomic_thread_fence(
         memory_order_seq_cst); /* before the caller's last look; partner: wakeup_signal() */
 }
 
 void wakeup_disarm(struct wakeup *wakeup) {
-    atomic_store_explicit(&wakeup->state, AWAKE, memory_order_relaxed);
+    move_to(wakeup, AWAKE);
     atomic_thread_fence(
         memory_order_seq_cst); /* before the look that finds the work of merged signals; likewise */
 }
@@ -259,18 +276,21 @@ void wakeup_signal(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
     atomic_thread_fence(
         memory_order_seq_cst); /* after the caller's publication; partner: wakeup_arm() */
     uint32_t state = atomic_load_explicit(&wakeup->state, memory_order_relaxed);
-    if (state == AWAKE)
-        return;
-    if (state == SIGNALLED ||
-        !atomic_compare_exchange_strong_explicit(&wakeup->state, &state, SIGNALLED,
-                                                 memory_order_seq_cst, memory_order_relaxed)) {
-        if (state == SIGNALLED) /* signalled by another thread; if not, the owner is awake again */
+    while ((state & STATE) == ARMED) {
+        uint32_t won = state - ARMED + SIGNALLED + INSIDE;
+        if (atomic_compare_exchange_weak_explicit(&wakeup->state, &state, won, memory_order_seq_cst,
+                                                  memory_order_relaxed))
+            break;
+    }
+    if ((state & STATE) != ARMED) { /* signalled by another thread, or the owner is awake */
+        if ((state & STATE) == SIGNALLED)
             atomic_fetch_add_explicit(&wakeup->merged, 1, memory_order_relaxed);
         return;
     }
     int saved_errno = errno;
     if (!signal_user_event(wakeup, verb, record))
         signal_event_fd(wakeup);
+    atomic_fetch_sub_explicit(&wakeup->state, INSIDE, memory_order_release);
     errno = saved_errno;
 }
 

@@ -46,7 +46,7 @@ struct wakeup {
     struct rdma_cm_id *id;
     int event_fd, epoll_fd;
     _Atomic bool broken;    /* fetching user events failed: the eventfd only, from then on */
-    _Atomic uint32_t state; /* AWAKE, ARMED, SIGNALLED */
+    _Atomic uint32_t state; /* AWAKE, ARMED, SIGNALLED; and how many threads are about to wake it */
     /* Statistics of signals that met a sleeper: user events written, writes of the eventfd instead, signals
      * that came while another was on its way. Signals to an owner that is awake touch nothing. */
     _Atomic uint64_t writes, fallbacks, merged;
@@ -65,6 +65,7 @@ struct wakeup {
 
 /* use_cm false: eventfd only. Returns 0 or -errno. Probes the write once; starts awake. */
 int wakeup_open(struct wakeup *wakeup, const struct fabric_ops *fabric, bool use_cm);
+/* No message is posted any more; a thread that is yet to signal for one is waited for, or finds nothing to do. */
 void wakeup_close(struct wakeup *wakeup);
 /* Adds both descriptors to an epoll set with this data pointer. 0 or -errno. */
 int wakeup_add_to(struct wakeup *wakeup, int epoll_fd, void *data);
