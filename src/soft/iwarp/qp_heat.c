@@ -13,6 +13,7 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_sleep.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
@@ -77,6 +78,7 @@ void soft_tcp_cool(struct soft_qp *qp) {
     if (tcp->inbox.at == tcp->inbox.end)
         iwarp_inbox_give(&tcp->inbox);
     up = up && !tcp->dark;
+    reads = reads && !soft_tcp_has_sleeper(qp);
     watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
 }
 
@@ -123,6 +125,12 @@ static bool is_pending(const struct soft_qp *qp) {
 /* The QP needs another turn, whatever the socket reports. */
 static bool is_late(const struct soft_tcp *tcp) {
     return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
+}
+
+bool soft_tcp_is_slept_on(const struct soft_qp *qp) {
+    const struct soft_tcp *tcp = qp->tcp;
+    return soft_tcp_has_sleeper(qp) && !ld(qp->attention) && !is_late(tcp) && !tcp->gathered &&
+           !tcp->ack_held && !has_unsent(tcp);
 }
 
 void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {

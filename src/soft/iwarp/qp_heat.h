@@ -48,6 +48,8 @@ void soft_tcp_heat_up(struct soft_qp *qp);
 void soft_tcp_cool(struct soft_qp *qp);
 /* At a tick without a turn since the last: a QP of a crowd that moved lately, and whose CQ is polled, stays hot. */
 bool soft_tcp_stays_hot(struct soft_qp *qp, uint64_t now);
+/* A thread that sleeps on its socket makes the next turn: there is nothing to do before something comes. */
+bool soft_tcp_is_slept_on(const struct soft_qp *qp);
 /* The QP ends: it is not hot any more. */
 void soft_tcp_heat_end(struct soft_qp *qp);
 void soft_tcp_want_tick(struct soft_qp *qp);

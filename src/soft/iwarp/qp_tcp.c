@@ -182,7 +182,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     bool turned = tcp->tick_turns != tcp->turns; /* by another thread, since the last tick */
-    if (!tcp->down && !turned && !soft_tcp_stays_hot(qp, now)) {
+    if (!tcp->down && !turned && !soft_tcp_is_slept_on(qp) && !soft_tcp_stays_hot(qp, now)) {
         (void)soft_tcp_polled(qp); /* only polls from now on count */
         engine_turn(qp);
     }

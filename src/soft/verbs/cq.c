@@ -67,9 +67,11 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     return &cq->ibv;
 }
 
-static void disarm(struct soft_cq *cq) {
-    if (atomic_exchange(&cq->armed, 0))
-        atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
+bool soft_cq_disarm(struct soft_cq *cq) {
+    if (atomic_exchange(&cq->armed, 0) == 0)
+        return false;
+    atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
+    return true;
 }
 
 int soft_destroy_cq(struct ibv_cq *ibcq) {
@@ -81,7 +83,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     spin_unlock(&cq->poll_lock);
     if (users)
         return EBUSY;
-    disarm(cq);
+    (void)soft_cq_disarm(cq);
     soft_async_drain(ibcq->context, ibcq);
     if (ibcq->channel) {
         unsigned fetched = soft_comp_channel_forget(soft_comp_channel_of(ibcq->channel), cq);
@@ -107,10 +109,9 @@ void soft_cq_signal(struct soft_cq *cq, bool solicited) {
     uint32_t armed = atomic_load(&cq->armed);
     if (armed == 0 || (armed == 2 && !solicited) || !cq->ibv.channel)
         return;
-    if (atomic_exchange(&cq->armed, 0) == 0)
+    if (!soft_cq_disarm(cq))
         return;
     st(cq->untold, false);
-    atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
     soft_comp_channel_push(soft_comp_channel_of(cq->ibv.channel), cq);
 }
 

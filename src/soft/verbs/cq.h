@@ -84,12 +84,14 @@ struct soft_cq {
     _Atomic int tcp_set;        /* iwarp/cq_set.h: the descriptor and 1; 0: none */
     _Atomic unsigned tcp_looks; /* poll_lock, read by others as well */
     _Atomic unsigned tcp_hot;   /* of its queue pairs over sockets; iwarp/qp_heat.h */
+    _Atomic bool asleep;        /* a thread sleeps on these sockets itself; iwarp/cq_sleep.h */
 };
 
 #define soft_cq_of(p) ((struct soft_cq *)(p))
 
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
+bool soft_cq_disarm(struct soft_cq *cq); /* whether it was armed */
 void soft_cq_overrun(struct soft_cq *cq);
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring; -1: not now */
 

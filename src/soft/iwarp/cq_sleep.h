@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * cq_sleep.h - a thread that sleeps on the sockets of its CQ's queue pairs itself.
+ *
+ * A thread that sleeps on its completion channel is woken by the engine, which was woken by the socket: two threads get a
+ * CPU one after the other for one message. A thread that sleeps on the CQ's set of sockets (cq_set.h) as well is woken by the
+ * socket; the engine does not watch those queue pairs meanwhile. Only where they are few, as each is asked for something
+ * to read when the thread wakes.
+ *
+ * Owner: the CQ's poll_lock, and inside it the QPs'; a queue pair looks at `asleep` under its own lock.
+ */
+#ifndef SOFT_IWARP_CQ_SLEEP_H
+#define SOFT_IWARP_CQ_SLEEP_H
+
+#include <stdbool.h>
+
+#include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
+
+/* A thread reads its socket when something comes. The listener's end before its first frame: the CM has to hear of that. */
+static inline bool soft_tcp_has_sleeper(const struct soft_qp *qp) {
+    return ld(soft_cq_of(qp->ibv.recv_cq)->asleep) && (!qp->tcp->listens || qp->tcp->heard);
+}
+
+#endif
