@@ -138,6 +138,14 @@ struct fabric_ops {
                       uint64_t wr_id);
 
     /*
+     * NULL, or: the thread that polls the CQ is about to arm it, to poll once more and to sleep. A descriptor that it has to
+     * sleep on besides, edge-triggered and never another one; -1: none this time. Then, when it is awake: true if the CQ is
+     * not armed any more. A device that has no interrupts is told so who sleeps.
+     */
+    int (*sleep_begin)(struct ibv_cq *cq);
+    bool (*sleep_end)(struct ibv_cq *cq);
+
+    /*
      * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's
      * address says so.
      */

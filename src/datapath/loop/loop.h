@@ -188,6 +188,7 @@ struct sluice_loop {
     struct ibv_comp_channel *channel;
     struct event_source source; /* the channel in epoll_fd */
     int epoll_fd, timer_fd;     /* timer: only once the application asked for the descriptor */
+    int sockets_fd; /* the device's, in epoll_fd (fabric.h, sleep_begin); -1: none yet */
     int cq_size;
     uint32_t cq_used;
     uint32_t index; /* in the node and in its statistics page */

@@ -97,14 +97,16 @@ static void drain_wakeup(struct sluice_loop *l, uint32_t events) {
 
 /* Waits up to timeout_ms and fetches what made the set readable. */
 static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
-    struct epoll_event events[4];
-    int n = epoll_wait(l->epoll_fd, events, 4, timeout_ms);
+    struct epoll_event events[5];
+    int n = epoll_wait(l->epoll_fd, events, 5, timeout_ms);
     for (int i = 0; i < n; i++) {
         uint64_t expirations;
         if (events[i].data.ptr == l->channel)
             drain_completions(l, events[i].events);
         else if (events[i].data.ptr == &l->mailbox)
             drain_wakeup(l, events[i].events);
+        else if (events[i].data.ptr == &l->sockets_fd)
+            continue; /* the next turn reads them */
         else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
             continue; /* EAGAIN: set anew meanwhile */
     }
@@ -147,8 +149,28 @@ static void end_span(struct sluice_loop *l) {
     }
 }
 
+/*
+ * A device without interrupts wakes the thread by its sockets then, and not by another thread. Not for a loop that other
+ * epoll sets sleep on: the device is not told how long they do. The CQ, or NULL.
+ */
+static struct ibv_cq *sleep_on_sockets(struct sluice_loop *l) {
+    const struct fabric_ops *fabric = l->node->fabric;
+    bool may = fabric->sleep_begin && !l->fd_used && !l->lost; /* or the CQ is no device's */
+    int fd = may ? fabric->sleep_begin(l->cq) : -1;
+    if (fd < 0)
+        return NULL;
+    struct epoll_event edge = {.events = EPOLLIN | EPOLLET, .data.ptr = &l->sockets_fd};
+    if (fd != l->sockets_fd && epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &edge) != 0) {
+        l->cq_armed &= !fabric->sleep_end(l->cq);
+        return NULL;
+    }
+    l->sockets_fd = fd;
+    return l->cq;
+}
+
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
+    const struct ibv_cq *on_sockets = sleep_on_sockets(l);
     arm(l);
     unsigned found = loop_progress(l);
     /* Not empty though nothing was taken: a producer is half way. And a thread that switched to spinning may
@@ -166,6 +188,8 @@ static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         loop_clock(l);
         loop_span_begin(l);
     }
+    if (on_sockets && on_sockets == l->cq) /* else the device was lost meanwhile, and it with it */
+        l->cq_armed &= !l->node->fabric->sleep_end(l->cq);
     wakeup_disarm(&l->mailbox.wakeup);
     l->spins = 0;
     l->traffic = false;
@@ -327,6 +351,8 @@ int loop_fd(struct sluice_loop *l) {
             return SLUICE_ELIMIT;
         }
         l->fd_used = true;
+        if (l->sockets_fd >= 0)
+            (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->sockets_fd, NULL);
         /* Polls before this one armed nothing: readable once, so that the next poll does. */
         wakeup_arm(&l->mailbox.wakeup);
         wakeup_signal_flag(&l->mailbox.wakeup);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * sleep_sockets_test.c - a loop that sleeps over TCP is woken by its sockets, not by another thread of the device; and all
+ * that wakes a loop otherwise still does.
+ */
+#include <poll.h>
+
+#include "support/pair.h"
+#include "datapath/loop/loop.h"
+#include "soft/ipc/control_lock.h"
+#include "support/must.h"
+
+static struct pair p;
+
+struct waiter {
+    pthread_t thread;
+    uint64_t sleeps; /* before it began */
+    sluice_event event;
+    int status;
+    _Atomic bool over;
+};
+
+static void *wait_for_event(void *arg) {
+    struct waiter *w = arg;
+    w->status = sluice_poll(p.a.loop, &w->event, 1, SLUICE_OFF);
+    atomic_store(&w->over, true);
+    return NULL;
+}
+
+static uint64_t sleeps(void) {
+    return atomic_load(&p.a.loop->stats->sleeps);
+}
+
+static void await(const struct waiter *w, bool (*is_so)(const struct waiter *)) {
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    while (!is_so(w)) {
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+        assert_true(env_now(&env_default) < limit);
+        sched_yield();
+    }
+}
+
+static bool sleeps_now(const struct waiter *w) {
+    return sleeps() > w->sleeps;
+}
+
+static bool is_over(const struct waiter *w) {
+    return atomic_load(&w->over);
+}
+
+static void fall_asleep(struct waiter *w) {
+    *w = (struct waiter){.sleeps = sleeps()};
+    must(pthread_create(&w->thread, NULL, wait_for_event, w) == 0);
+    await(w, sleeps_now);
+}
+
+static void wait_over(struct waiter *w) {
+    await(w, is_over);
+    pthread_join(w->thread, NULL);
+    assert_int_equal(w->status, 1);
+}
+
+static int open_pair(void **state) {
+    (void)state;
+    must_end_process = true;
+    memset(&p, 0, sizeof p);
+    pair_open(&p, PAIR_NODE(.soft_net = SLUICE_SOFT_NET_REQUIRE, .idle = SLUICE_IDLE_BLOCK),
+              PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    return 0;
+}
+
+static int close_pair(void **state) {
+    (void)state;
+    pair_close(&p);
+    return 0;
+}
+
+/* Small ones; and large ones, which take several turns of both sides, and a key that is opened under the control lock. */
+static void messages_wake_it_without_the_engine(void **state) {
+    (void)state;
+    for (unsigned i = 0; i < 40; i++) {
+        bool large = i % 4 == 3;
+        uint32_t bytes = large ? 300000 : 64;
+        struct waiter w;
+        fall_asleep(&w);
+        if (!large)
+            soft_lock();
+        must(pair_send(&p.b, bytes, i, NULL) == 0);
+        wait_over(&w);
+        if (!large)
+            soft_unlock();
+        assert_int_equal(w.event.type, SLUICE_MESSAGE);
+        assert_true(pair_check(w.event.msg, bytes, i));
+    }
+}
+
+static void a_wake_of_the_application_wakes_it(void **state) {
+    struct waiter w;
+    (void)state;
+    fall_asleep(&w);
+    sluice_wake(p.a.loop);
+    wait_over(&w);
+    assert_int_equal(w.event.type, SLUICE_WAKE);
+}
+
+/* From then on the program sleeps elsewhere, and the engine tells the descriptor. */
+static void a_loop_whose_descriptor_is_used_is_told_there(void **state) {
+    struct waiter w;
+    (void)state;
+    fall_asleep(&w);
+    sluice_wake(p.a.loop);
+    wait_over(&w);
+    int fd = sluice_fd(p.a.loop);
+    assert_true(fd >= 0);
+    for (unsigned i = 0; i < 20; i++) {
+        sluice_event event;
+        while (sluice_poll(p.a.loop, &event, 1, 0) == 1)
+            ;
+        struct pollfd in = {.fd = fd, .events = POLLIN};
+        assert_int_equal(pair_send(&p.b, 64, i, NULL), 0);
+        int n;
+        do {
+            assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+            assert_int_equal(poll(&in, 1, 20000), 1);
+            n = sluice_poll(p.a.loop, &event, 1, 0);
+        } while (n == 0);
+        assert_int_equal(event.type, SLUICE_MESSAGE);
+        assert_true(pair_check(event.msg, 64, i));
+    }
+}
+
+#define SLEEP_TEST(fn) cmocka_unit_test_setup_teardown(fn, open_pair, close_pair)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SLEEP_TEST(messages_wake_it_without_the_engine),
+        SLEEP_TEST(a_wake_of_the_application_wakes_it),
+        SLEEP_TEST(a_loop_whose_descriptor_is_used_is_told_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
