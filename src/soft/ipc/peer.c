@@ -134,29 +134,11 @@ static struct soft_peer *peer_new(int fd) {
     return peer;
 }
 
-/* Rings, and what should not come with them. False: there may be more. */
-static bool hear(int fd, uint64_t sender) {
-    uint8_t ring[8];
-    struct soft_untrusted_fd_fds fds;
-    bool cut;
-    for (int i = 0; i < 64; i++) {
-        if (soft_untrusted_fd_recv(fd, ring, sizeof ring, &fds, &cut) < 0)
-            return true;
-        soft_untrusted_fd_close_all(&fds, sender);
-    }
-    return false;
-}
-
-/* Our end: the peer may have put anything into it. */
 static void close_wakeup(struct soft_peer *peer) {
     if (peer->bell.fd < 0)
         return;
     soft_watch_remove(&peer->bell);
-    (void)shutdown(peer->bell.fd, SHUT_RDWR);
-    if (hear(peer->bell.fd, who(peer)))
-        close(peer->bell.fd);
-    else
-        soft_untrusted_fd_close(peer->bell.fd, who(peer));
+    soft_untrusted_fd_close_heard(peer->bell.fd, who(peer));
     peer->bell.fd = -1;
 }
 
@@ -210,7 +192,7 @@ static void on_death(struct soft_watch *watch, uint32_t events) {
 static void on_bell(struct soft_watch *watch, uint32_t events) {
     (void)events;
     struct soft_peer *peer = (struct soft_peer *)((char *)watch - offsetof(struct soft_peer, bell));
-    (void)hear(watch->fd, who(peer));
+    (void)soft_untrusted_fd_hear(watch->fd, who(peer));
     if (soft_untrusted_fd_burdened(who(peer)))
         soft_peer_drop(peer);
     else

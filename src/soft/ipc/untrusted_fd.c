@@ -28,6 +28,7 @@
 #define CLOSERS 16
 #define CLOSERS_OF_ONE 4
 #define LITTLE (8 << 20)
+#define RINGS_AT_ONCE 64
 #define BURDEN 64 /* waiting of one sender: they cannot be closed, or are too many */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -261,6 +262,26 @@ void soft_untrusted_fd_close_all(struct soft_untrusted_fd_fds *fds, uint64_t who
         if (fds->fd[i] >= 0)
             soft_untrusted_fd_close(fds->fd[i], who);
     fds->count = 0;
+}
+
+bool soft_untrusted_fd_hear(int fd, uint64_t who) {
+    uint8_t ring[8];
+    struct soft_untrusted_fd_fds fds;
+    bool cut;
+    for (int i = 0; i < RINGS_AT_ONCE; i++) {
+        if (soft_untrusted_fd_recv(fd, ring, sizeof ring, &fds, &cut) < 0)
+            return true;
+        soft_untrusted_fd_close_all(&fds, who);
+    }
+    return false;
+}
+
+void soft_untrusted_fd_close_heard(int fd, uint64_t who) {
+    (void)shutdown(fd, SHUT_RDWR);
+    if (soft_untrusted_fd_hear(fd, who))
+        close(fd);
+    else
+        soft_untrusted_fd_close(fd, who);
 }
 
 /* ---- fork ------------------------------------------------------------------------------------------ */

@@ -49,6 +49,11 @@ ssize_t soft_untrusted_fd_recv(int sock, void *data, size_t bytes,
                                struct soft_untrusted_fd_fds *fds, bool *cut);
 void soft_untrusted_fd_close_all(struct soft_untrusted_fd_fds *fds, uint64_t who);
 
+/* Our end of a bell: takes the rings, and closes what should not have come with them. False: there may be more. */
+bool soft_untrusted_fd_hear(int fd, uint64_t who);
+/* And closes that end, whatever was put into it. */
+void soft_untrusted_fd_close_heard(int fd, uint64_t who);
+
 unsigned soft_untrusted_fd_closers(void); /* threads started for it so far */
 unsigned soft_untrusted_fd_pending(void); /* descriptors given to them that are still open */
 void soft_untrusted_fd_fork(bool begins); /* around a fork; the innermost lock */
