@@ -80,6 +80,7 @@ enum fabric_lack {
 #define FABRIC_FRAMED 424u /* bytes behind the header that a fabric_post_framed takes, at most */
 #define FABRIC_FRAMED_SIGNALED (1u << 31)
 #define FABRIC_WORDS 14u
+#define FABRIC_SLEEP_FDS 2u
 
 /*
  * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of some bytes behind it: as
@@ -138,11 +139,12 @@ struct fabric_ops {
                       uint64_t wr_id);
 
     /*
-     * NULL, or: the thread that polls the CQ is about to arm it, to poll once more and to sleep. A descriptor that it has to
-     * sleep on besides, edge-triggered and never another one; -1: none this time. Then, when it is awake: true if the CQ is
-     * not armed any more. A device that has no interrupts is told so who sleeps.
+     * NULL, or: the thread that polls the CQ is about to arm it, to poll once more and to sleep. Descriptors that it has to
+     * sleep on besides, edge-triggered, each never another one; -1 where there is none this time, false where that is so of
+     * all. elsewhere: when one of them wakes it the thread may not poll for long. Then, after true, before it polls or sleeps
+     * otherwise: true if the CQ is not armed any more. A device that has no interrupts is told so who sleeps.
      */
-    int (*sleep_begin)(struct ibv_cq *cq);
+    bool (*sleep_begin)(struct ibv_cq *cq, bool elsewhere, int fd[FABRIC_SLEEP_FDS]);
     bool (*sleep_end)(struct ibv_cq *cq);
 
     /*

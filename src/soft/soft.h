@@ -84,12 +84,13 @@ bool soft_share(struct ibv_qp *qp, const struct ibv_mr *mr, const void *addr, ui
                 uint32_t *region, uint64_t *at);
 int soft_fetch(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv_sge *to);
 /*
- * Ours alone, iwarp/cq_sleep.c. soft_sleep_begin(): the calling thread polls this CQ, and is about to arm it and to sleep
- * until something completes. The descriptor of an epoll set that it sleeps on besides, edge-triggered: what comes over a
- * socket wakes it there, and not by the channel. -1: there is none now. The device's; it stays the same while the CQ lives.
- * soft_sleep_end(), after a descriptor: the thread is awake. True: the CQ is not armed any more.
+ * Ours alone, verbs/cq_sleep.c. soft_sleep_begin(): the calling thread polls this CQ, and is about to arm it and to sleep
+ * until something completes. fd: epoll sets that it sleeps on besides, edge-triggered: what comes over a socket, or from a
+ * peer of this host, wakes it there and not by the channel. -1 where there is none now; false: there is none at all. They are
+ * the device's, and stay the same while the CQ lives. elsewhere: the thread may do something else when they wake it, so that
+ * sockets are read by the engine. soft_sleep_end(), after true: the thread polls. True: the CQ is not armed any more.
  */
-int soft_sleep_begin(struct ibv_cq *cq);
+bool soft_sleep_begin(struct ibv_cq *cq, bool elsewhere, int fd[2]);
 bool soft_sleep_end(struct ibv_cq *cq);
 uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */

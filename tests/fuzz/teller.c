@@ -26,6 +26,7 @@ enum file {
     FILE_REGION,
     FILE_KEYS,
     FILE_OPEN,
+    FILE_BELL,
     FILE_ODD,
     FILES
 };
@@ -50,8 +51,11 @@ void teller_prepare(void) {
                                         [FILE_REGION] = REGION_BYTES,
                                         [FILE_KEYS] = SOFT_KEYS_BYTES,
                                         [FILE_OPEN] = SOFT_RING_BYTES};
-    for (unsigned i = 0; i < FILE_ODD; i++)
+    for (unsigned i = 0; i < FILE_BELL; i++)
         files[i] = make_file(sizes[i], i != FILE_OPEN);
+    int pair[2]; /* the end that hears stays open */
+    PROVE(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
+    files[FILE_BELL] = pair[1];
     files[FILE_ODD] = eventfd(0, EFD_CLOEXEC);
     const uint32_t board[2] = {SOFT_SHM_PAGE_MAGIC, SOFT_WIRE_VERSION};
     PROVE(pwrite(files[FILE_BOARD], board, sizeof board, 0) == sizeof board);
@@ -237,6 +241,13 @@ static void compose_region(struct tale *tale, uint64_t how) {
         tale->fd[tale->fds++] = files[FILE_REGION];
 }
 
+static void compose_bell(struct teller *t, struct tale *tale, uint64_t how) {
+    tale->body[0] = TELLER_QPN(1 + (how & 3));
+    tale->body[1] = a_qpn(t, how >> 2);
+    tale->bytes = 8;
+    tale->fd[tale->fds++] = files[FILE_BELL];
+}
+
 static void compose_group(struct teller *t, struct tale *tale, uint64_t how) {
     uint8_t gid[16] = {0xff, 0x12, [15] = (uint8_t)(how & 3)};
     memcpy(tale->body, gid, sizeof gid);
@@ -299,6 +310,8 @@ static void compose(struct teller *t, struct tale *tale, uint64_t how) {
         compose_region(tale, how);
     else if (tale->type >= SOFT_MSG_GROUP_ASK && tale->type <= SOFT_MSG_GROUP_OK)
         compose_group(t, tale, how);
+    else if (tale->type == SOFT_MSG_BELL)
+        compose_bell(t, tale, how);
     else if (tale->type == SOFT_MSG_KEYS)
         tale->bytes = 8, tale->fd[tale->fds++] = files[FILE_KEYS];
 }
@@ -350,7 +363,7 @@ void teller_tell(struct teller *t, struct fuzz_input *in) {
                                     SOFT_CM_WIRE_SIDR_REP,
                                     SOFT_MSG_HELLO,
                                     0,
-                                    18,
+                                    SOFT_MSG_BELL,
                                     SOFT_CM_WIRE_MPA_REQ,
                                     255};
     uint64_t how = fuzz_take(in, 2);

@@ -91,7 +91,7 @@ void hostile_noise(uint32_t qpn, uint64_t *seed) {
             size_t bytes = hostile_random(seed) % (i % 10 == 9 ? sizeof words : 60);
             for (unsigned k = 0; k < 300; k++)
                 words[k] = hostile_random(seed) % 4 ? hostile_nasty(seed) : qpn;
-            words[0] = hostile_random(seed) % 10;
+            words[0] = hostile_random(seed) % SOFT_MSG_TYPES;
             words[1] = bytes >= 8 ? (uint32_t)bytes - 8 : 0;
             if (hostile_random(seed) % 16 == 0)
                 words[1] = hostile_nasty(seed);

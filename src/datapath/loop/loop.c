@@ -206,7 +206,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     l->recv_max = n->options.without & WITHOUT_WC_BATCH ? 1 : LOOP_WR_BATCH;
     l->cpu = cpu;
     atomic_store_explicit(&l->idle, (uint8_t)n->options.idle, memory_order_relaxed);
-    l->timer_fd = l->sockets_fd = -1;
+    l->timer_fd = l->sleep_fd[0] = l->sleep_fd[1] = -1;
     l->next_deadline_ns = UINT64_MAX;
     l->sample_ns = loop_clock(l);
     l->keepalive_check_ns = UINT64_MAX;

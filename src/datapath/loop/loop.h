@@ -186,9 +186,10 @@ struct sluice_loop {
     uint64_t sample_ns, sample_bytes;
     _Atomic uint64_t rate, rate_ns; /* bytes a second, and when that was found */
     struct ibv_comp_channel *channel;
-    struct event_source source; /* the channel in epoll_fd */
-    int epoll_fd, timer_fd;     /* timer: only once the application asked for the descriptor */
-    int sockets_fd; /* the device's, in epoll_fd (fabric.h, sleep_begin); -1: none yet */
+    struct event_source source;     /* the channel in epoll_fd */
+    int epoll_fd, timer_fd;         /* timer: only once the application asked for the descriptor */
+    int sleep_fd[FABRIC_SLEEP_FDS]; /* the device's, in epoll_fd: sleep_begin of fabric.h; or -1 */
+    struct ibv_cq *slept_on; /* which the device was told that the thread sleeps on; else NULL */
     int cq_size;
     uint32_t cq_used;
     uint32_t index; /* in the node and in its statistics page */

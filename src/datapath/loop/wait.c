@@ -97,16 +97,16 @@ static void drain_wakeup(struct sluice_loop *l, uint32_t events) {
 
 /* Waits up to timeout_ms and fetches what made the set readable. */
 static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
-    struct epoll_event events[5];
-    int n = epoll_wait(l->epoll_fd, events, 5, timeout_ms);
+    struct epoll_event events[6];
+    int n = epoll_wait(l->epoll_fd, events, 6, timeout_ms);
     for (int i = 0; i < n; i++) {
         uint64_t expirations;
         if (events[i].data.ptr == l->channel)
             drain_completions(l, events[i].events);
         else if (events[i].data.ptr == &l->mailbox)
             drain_wakeup(l, events[i].events);
-        else if (events[i].data.ptr == &l->sockets_fd)
-            continue; /* the next turn reads them */
+        else if (events[i].data.ptr == l->sleep_fd)
+            continue; /* the next turn takes what came */
         else if (read(l->timer_fd, &expirations, sizeof expirations) < 0)
             continue; /* EAGAIN: set anew meanwhile */
     }
@@ -149,28 +149,46 @@ static void end_span(struct sluice_loop *l) {
     }
 }
 
-/*
- * A device without interrupts wakes the thread by its sockets then, and not by another thread. Not for a loop that other
- * epoll sets sleep on: the device is not told how long they do. The CQ, or NULL.
- */
-static struct ibv_cq *sleep_on_sockets(struct sluice_loop *l) {
-    const struct fabric_ops *fabric = l->node->fabric;
-    bool may = fabric->sleep_begin && !l->fd_used && !l->lost; /* or the CQ is no device's */
-    int fd = may ? fabric->sleep_begin(l->cq) : -1;
-    if (fd < 0)
-        return NULL;
-    struct epoll_event edge = {.events = EPOLLIN | EPOLLET, .data.ptr = &l->sockets_fd};
-    if (fd != l->sockets_fd && epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &edge) != 0) {
-        l->cq_armed &= !fabric->sleep_end(l->cq);
-        return NULL;
+/* False: a descriptor that the device gave cannot be slept on. */
+static bool sleep_on(struct sluice_loop *l, const int fd[FABRIC_SLEEP_FDS]) {
+    struct epoll_event edge = {.events = EPOLLIN | EPOLLET, .data.ptr = l->sleep_fd};
+    for (unsigned i = 0; i < FABRIC_SLEEP_FDS; i++) {
+        if (fd[i] < 0 || fd[i] == l->sleep_fd[i])
+            continue;
+        if (epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd[i], &edge) != 0)
+            return false;
+        l->sleep_fd[i] = fd[i];
     }
-    l->sockets_fd = fd;
-    return l->cq;
+    return true;
+}
+
+/*
+ * Before arming: a device without interrupts wakes the thread by its sockets and its peers' bells then, and not by another
+ * thread. Where another epoll set sleeps on the loop's descriptor the thread may do something else when that wakes it, for
+ * long: what needs it meanwhile stays the device's.
+ */
+static void sleep_begin(struct sluice_loop *l) {
+    const struct fabric_ops *fabric = l->node->fabric;
+    int fd[FABRIC_SLEEP_FDS];
+    if (!fabric->sleep_begin || l->lost || /* lost: the CQ is no device's */
+        !fabric->sleep_begin(l->cq, l->fd_used, fd))
+        return;
+    if (sleep_on(l, fd))
+        l->slept_on = l->cq;
+    else
+        l->cq_armed &= !fabric->sleep_end(l->cq);
+}
+
+static void sleep_end(struct sluice_loop *l) {
+    if (l->slept_on &&
+        l->slept_on == l->cq) /* else the device was lost meanwhile, and it with it */
+        l->cq_armed &= !l->node->fabric->sleep_end(l->cq);
+    l->slept_on = NULL;
 }
 
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
-    const struct ibv_cq *on_sockets = sleep_on_sockets(l);
+    sleep_begin(l);
     arm(l);
     unsigned found = loop_progress(l);
     /* Not empty though nothing was taken: a producer is half way. And a thread that switched to spinning may
@@ -188,8 +206,7 @@ static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         loop_clock(l);
         loop_span_begin(l);
     }
-    if (on_sockets && on_sockets == l->cq) /* else the device was lost meanwhile, and it with it */
-        l->cq_armed &= !l->node->fabric->sleep_end(l->cq);
+    sleep_end(l);
     wakeup_disarm(&l->mailbox.wakeup);
     l->spins = 0;
     l->traffic = false;
@@ -271,16 +288,17 @@ static void arm_timer(struct sluice_loop *l) {
 /* Leaves the set armed for the application's own epoll, unless events turn up. */
 static void arm_for_others(struct sluice_loop *l) {
     wait_and_drain(l, 0);
+    sleep_begin(l);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
         arm(l);
         if (loop_progress(l) == 0 && mpsc_queue_empty(&l->mailbox.queue))
             break;
     }
-    if (l->out_count > 0)
+    if (l->out_count > 0) {
+        sleep_end(l);
         wakeup_disarm(&l->mailbox.wakeup);
-    else
+    } else { /* what the thread does now is rest as far as the loop knows */
         arm_timer(l);
-    if (l->out_count == 0) { /* what the thread does now is rest as far as the loop knows */
         end_span(l);
         l->span_ns = 0;
     }
@@ -321,6 +339,7 @@ static __attribute__((noinline)) int poll_on(struct sluice_loop *l, unsigned fou
 
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
     if (unlikely(l->fd_used)) {
+        sleep_end(l);
         wakeup_disarm(&l->mailbox.wakeup);
         if (l->span_ns == 0) {
             loop_clock(l);
@@ -351,8 +370,11 @@ int loop_fd(struct sluice_loop *l) {
             return SLUICE_ELIMIT;
         }
         l->fd_used = true;
-        if (l->sockets_fd >= 0)
-            (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->sockets_fd, NULL);
+        for (unsigned i = 0; i < FABRIC_SLEEP_FDS; i++)
+            if (l->sleep_fd[i] >= 0)
+                (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->sleep_fd[i], NULL);
+        l->sleep_fd[0] = l->sleep_fd[1] =
+            -1; /* those of them that are for such a loop come again */
         /* Polls before this one armed nothing: readable once, so that the next poll does. */
         wakeup_arm(&l->mailbox.wakeup);
         wakeup_signal_flag(&l->mailbox.wakeup);

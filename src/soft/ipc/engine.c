@@ -32,6 +32,7 @@
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/rc/qp_bell.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
@@ -205,6 +206,7 @@ static void *engine_main(void *unused) {
         engine.batch_count = 0;
         soft_fence_if_wanted();
         soft_qp_timer_if_wanted();
+        soft_bells_if_wanted();
         if (soft_name_search_if_done())
             soft_ud_on_names();
         soft_ud_if_wanted();
@@ -262,6 +264,7 @@ static void fork_child(void) {
     soft_peer_forked();
     soft_qp_forked();
     soft_qp_timer_forked();
+    soft_bells_forked();
     soft_ud_forked();
     soft_tcp_forked();
     soft_mcast_forked();

@@ -29,13 +29,17 @@
 struct soft_told {
     _Atomic uint8_t pos, news;
 };
+#define SOFT_ARMED_BELLS 0x10000u
 #define SOFT_TOLD_LINE (64 / sizeof(struct soft_told)) /* QPs in a cache line */
 
 struct soft_shm_page {
     uint32_t magic, version;
     uint8_t uuid[16];
     uint8_t pad[40];
-    /* nonzero: a thread sleeps on this CQ; ring the bell after giving it something */
+    /*
+     * How many CQs of this index are armed; not 0: a thread sleeps, ring after giving it something. In the upper half, how many of
+     * them are slept on by bells of their queue pairs (qp_bell.h): else ring the process's.
+     */
     struct {
         _Atomic uint32_t armed;
         uint32_t pad[15];

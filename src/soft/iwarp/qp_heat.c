@@ -13,12 +13,12 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/cq_sleep.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/cq_sleep.h"
 #include "soft/verbs/qp.h"
 
 #define HOT_NS 1000000u

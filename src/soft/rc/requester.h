@@ -13,6 +13,7 @@
 
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/qp_bell.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/qp.h"
 
@@ -61,11 +62,11 @@ static inline bool bell_wanted(const struct soft_qp *qp, const _Atomic uint32_t 
     return atomic_load_explicit(armed, memory_order_relaxed) != 0;
 }
 
-void soft_qp_kick(struct soft_qp *qp); /* ring the peer's bell */
+void soft_qp_kick(struct soft_qp *qp); /* ring the peer's process */
 
 static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed) {
     if (__builtin_expect(bell_wanted(qp, armed), 0))
-        soft_qp_kick(qp);
+        soft_qp_ring(qp, armed);
 }
 
 /* Something other than slots was said in the ring that the peer writes. qp->lock; a poller that sees this finds it. */

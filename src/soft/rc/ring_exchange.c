@@ -33,6 +33,7 @@
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/qp_bell.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_cache.h"
 #include "soft/ud/mcast.h"
@@ -106,6 +107,7 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     atomic_store_explicit(&qp->tx, ring, memory_order_release);
     soft_qp_attend(qp);
     spin_unlock(&qp->lock);
+    soft_qp_bell_give(qp);
     soft_qp_progress(qp); /* what was posted before the ring came */
 }
 
@@ -170,6 +172,7 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
 
 void soft_ring_exchange_close(struct soft_qp *qp) {
     soft_pending_ring_drop_all(qp);
+    soft_qp_bell_close(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
         if (qp->peer_next)
@@ -381,6 +384,9 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
     case SOFT_MSG_UD_REFUSE:
     case SOFT_MSG_UD_CLOSE:
         soft_ud_on_message(peer, type, data, bytes, fd);
+        break;
+    case SOFT_MSG_BELL:
+        soft_qp_bell_on_message(peer, data, bytes, file);
         break;
     case SOFT_MSG_FENCE:
         soft_fence_on_ask(peer);

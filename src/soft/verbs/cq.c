@@ -17,7 +17,9 @@
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
+#include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
+#include "soft/verbs/cq_sleep.h"
 #include "soft/verbs/comp_channel.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
@@ -84,6 +86,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     if (users)
         return EBUSY;
     (void)soft_cq_disarm(cq);
+    soft_sleep_on_bells_end(cq);
     soft_async_drain(ibcq->context, ibcq);
     if (ibcq->channel) {
         unsigned fetched = soft_comp_channel_forget(soft_comp_channel_of(ibcq->channel), cq);
@@ -96,6 +99,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     pthread_mutex_destroy(&ibcq->mutex);
     pthread_cond_destroy(&ibcq->cond);
     soft_tcp_set_free(cq);
+    soft_bells_free(cq);
     free(cq->polled);
     free(cq->arrivals);
     free((void *)cq->boards);

@@ -84,7 +84,11 @@ struct soft_cq {
     _Atomic int tcp_set;        /* iwarp/cq_set.h: the descriptor and 1; 0: none */
     _Atomic unsigned tcp_looks; /* poll_lock, read by others as well */
     _Atomic unsigned tcp_hot;   /* of its queue pairs over sockets; iwarp/qp_heat.h */
-    _Atomic bool asleep;        /* a thread sleeps on these sockets itself; iwarp/cq_sleep.h */
+    _Atomic bool asleep;        /* a thread sleeps on these sockets itself; cq_sleep.h */
+    bool on_bells;              /* and on these bells; poll_lock */
+    _Atomic bool wants_bells;   /* rc/qp_bell.h: threads sleep on it */
+    _Atomic int bell_set;       /* the descriptor and 1; 0: none */
+    _Atomic unsigned bells;     /* in it */
 };
 
 #define soft_cq_of(p) ((struct soft_cq *)(p))

@@ -69,8 +69,7 @@ static inline bool is_plain(const struct soft_qp *qp) {
 }
 
 static inline int done(struct soft_qp *qp) {
-    if (__builtin_expect(bell_wanted(qp, qp->peer_recv_armed), 0))
-        soft_qp_kick(qp);
+    bell_after(qp, qp->peer_recv_armed);
     spin_unlock(&qp->lock);
     return 0;
 }

@@ -426,8 +426,7 @@ int soft_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
     }
     store_sent(qp, wr, wr->sg_list->length, qp->tx_pos);
     st(qp->unretired, qp->sq_tail - qp->sq_head);
-    if (__builtin_expect(bell_wanted(qp, qp->peer_recv_armed), 0))
-        soft_qp_kick(qp);
+    bell_after(qp, qp->peer_recv_armed);
     spin_unlock(&qp->lock);
     return 0;
 }

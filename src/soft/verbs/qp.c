@@ -23,6 +23,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/qp_bell.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/rc/rkey_fence.h"
@@ -284,6 +285,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     number_return(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);
+    soft_qp_bell_close(qp);
     soft_qp_leave_cqs(qp, !soft_profile()->keeps_completions);
     soft_mw_forget(qp);
     soft_tcp_detach(qp);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * sleep_sockets_test.c - a loop that sleeps over TCP is woken by its sockets, not by another thread of the device; and all
- * that wakes a loop otherwise still does.
+ * asleep_test.c - a loop that sleeps is woken by what comes over its sockets, or by its peers of this host, and not by another
+ * thread of the device; and all that wakes a loop otherwise still does.
  */
 #include <poll.h>
 
 #include "support/pair.h"
 #include "datapath/loop/loop.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/verbs/qp.h"
 #include "support/must.h"
 
 static struct pair p;
@@ -60,13 +61,29 @@ static void wait_over(struct waiter *w) {
     assert_int_equal(w->status, 1);
 }
 
+/* The peer can wake it. */
+static bool has_bell(void) {
+    soft_lock();
+    bool has = soft_qp_of(session_table_at(p.b.session.id)->connection.qp)->bell_out > 0;
+    soft_unlock();
+    return has;
+}
+
 static int open_pair(void **state) {
-    (void)state;
+    bool net = *(bool *)*state;
     must_end_process = true;
     memset(&p, 0, sizeof p);
-    pair_open(&p, PAIR_NODE(.soft_net = SLUICE_SOFT_NET_REQUIRE, .idle = SLUICE_IDLE_BLOCK),
-              PAIR_LINK());
-    pair_connect(&p, PAIR_LINK());
+    pair_open(&p,
+              PAIR_NODE(.soft_net = net ? SLUICE_SOFT_NET_REQUIRE : SLUICE_SOFT_NET_OFF,
+                        .idle = SLUICE_IDLE_BLOCK),
+              PAIR_LINK(.keepalive_ns = SLUICE_OFF)); /* which would wake it in the end */
+    pair_connect(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    while (!net && !has_bell()) { /* it is made for the first sleep, by the engine */
+        struct waiter w;
+        fall_asleep(&w);
+        sluice_wake(p.a.loop);
+        wait_over(&w);
+    }
     return 0;
 }
 
@@ -104,10 +121,10 @@ static void a_wake_of_the_application_wakes_it(void **state) {
     assert_int_equal(w.event.type, SLUICE_WAKE);
 }
 
-/* From then on the program sleeps elsewhere, and the engine tells the descriptor. */
+/* From then on the program sleeps elsewhere, and the engine reads the sockets; a peer of this host needs no engine. */
 static void a_loop_whose_descriptor_is_used_is_told_there(void **state) {
+    bool net = *(bool *)*state;
     struct waiter w;
-    (void)state;
     fall_asleep(&w);
     sluice_wake(p.a.loop);
     wait_over(&w);
@@ -117,6 +134,8 @@ static void a_loop_whose_descriptor_is_used_is_told_there(void **state) {
         sluice_event event;
         while (sluice_poll(p.a.loop, &event, 1, 0) == 1)
             ;
+        if (!net)
+            soft_lock();
         struct pollfd in = {.fd = fd, .events = POLLIN};
         assert_int_equal(pair_send(&p.b, 64, i, NULL), 0);
         int n;
@@ -125,18 +144,24 @@ static void a_loop_whose_descriptor_is_used_is_told_there(void **state) {
             assert_int_equal(poll(&in, 1, 20000), 1);
             n = sluice_poll(p.a.loop, &event, 1, 0);
         } while (n == 0);
+        if (!net)
+            soft_unlock();
         assert_int_equal(event.type, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 64, i));
     }
 }
 
-#define SLEEP_TEST(fn) cmocka_unit_test_setup_teardown(fn, open_pair, close_pair)
+static bool net = true, near = false;
+#define WAY_TEST(fn, way)                                                                          \
+    { #fn " (" #way ")", fn, open_pair, close_pair, &(way) }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        SLEEP_TEST(messages_wake_it_without_the_engine),
-        SLEEP_TEST(a_wake_of_the_application_wakes_it),
-        SLEEP_TEST(a_loop_whose_descriptor_is_used_is_told_there),
+        WAY_TEST(messages_wake_it_without_the_engine, net),
+        WAY_TEST(messages_wake_it_without_the_engine, near),
+        WAY_TEST(a_wake_of_the_application_wakes_it, net),
+        WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, net),
+        WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, near),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * qp_bell.c - see qp_bell.h.
+ *
+ * Owner: the control lock to make, give and close bells; the queue pair's lock for the descriptors, as posting threads ring
+ * and sleeping ones hear them.
+ */
+#define _GNU_SOURCE
+#include "soft/rc/qp_bell.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "soft/ipc/engine.h"
+#include "soft/ipc/peer.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/ipc/peer_limit.h"
+#include "soft/ipc/peer_queue.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/ipc/untrusted_fd.h"
+#include "soft/rc/requester.h"
+#include "soft/verbs/cq.h"
+#include "soft/verbs/qp.h"
+
+struct bell_msg {
+    uint32_t from_qpn, to_qpn;
+};
+
+static _Atomic bool wanted; /* of some CQ */
+static unsigned open_ends;  /* descriptors of bells, ours and peers'; control lock */
+
+/* Each session has up to two: they leave most of what this process may open to others. */
+static bool is_room(void) {
+    return open_ends < soft_peer_fd_limit() / 8;
+}
+
+/* ---- ringing ----------------------------------------------------------------------------------- */
+
+void soft_qp_ring(struct soft_qp *qp, const _Atomic uint32_t *armed) {
+    spin_assert_held(&qp->lock);
+    uint32_t word = atomic_load_explicit(armed, memory_order_relaxed);
+    uint32_t on_bells = word / SOFT_ARMED_BELLS, all = word % SOFT_ARMED_BELLS;
+    /* CQs may share a word: those that do not sleep on bells need the engine. A full bell is one that rings already. */
+    if (qp->bell_out == 0 || on_bells == 0 || on_bells < all ||
+        (send(qp->bell_out - 1, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN))
+        soft_qp_kick(qp);
+}
+
+/* ---- hearing ----------------------------------------------------------------------------------- */
+
+static uint64_t who(const struct soft_peer *peer) {
+    return soft_untrusted_fd_who(peer->uid, peer->pid);
+}
+
+/* Of a sender whose descriptors do not get closed it takes nothing: a bell that is full wakes no thread any more. */
+static void hear(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    if (qp->bell_in > 0 && !soft_untrusted_fd_burdened(who(qp->peer)))
+        (void)soft_untrusted_fd_hear(qp->bell_in - 1, who(qp->peer));
+    spin_unlock(&qp->lock);
+}
+
+bool soft_bells_hear(struct soft_cq *cq) {
+    struct epoll_event events[SOFT_BELLS];
+    if (atomic_load_explicit(&cq->bells, memory_order_acquire) == 0)
+        return false;
+    int n = epoll_wait(soft_bells_set(cq), events, SOFT_BELLS, 0);
+    for (int i = 0; i < n; i++)
+        hear(events[i].data.ptr);
+    return true;
+}
+
+/* ---- giving ------------------------------------------------------------------------------------ */
+
+static int set_of(struct soft_cq *cq) {
+    int set = ld(cq->bell_set) - 1;
+    if (set < 0 && (set = epoll_create1(EPOLL_CLOEXEC)) >= 0)
+        st(cq->bell_set, set + 1);
+    return set;
+}
+
+int soft_bells_set(const struct soft_cq *cq) {
+    return ld(cq->bell_set) - 1;
+}
+
+void soft_bells_free(struct soft_cq *cq) {
+    if (ld(cq->bell_set) > 0)
+        close(ld(cq->bell_set) - 1);
+}
+
+/* By the connection that carried our ring, as the peer goes by that. */
+static bool send_bell(struct soft_qp *qp, int fd) {
+    const struct bell_msg msg = {.from_qpn = qp->ibv.qp_num, .to_qpn = qp->dest_qpn};
+    return soft_peer_send(qp->peer, SOFT_MSG_BELL, &msg, sizeof msg, fd) == 0;
+}
+
+/* The peer's QP is connected to this one, too. */
+static bool may_give(const struct soft_qp *qp) {
+    const struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
+    return ld(cq->wants_bells) && ld(cq->bells) < SOFT_BELLS && is_room() &&
+           qp->ibv.send_cq == qp->ibv.recv_cq && qp->bell_in == 0 && ld(qp->tx) && qp->peer &&
+           qp->peer->alive && qp->peer->own;
+}
+
+void soft_qp_bell_give(struct soft_qp *qp) {
+    soft_assert_locked();
+    if (!may_give(qp))
+        return;
+    struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
+    struct epoll_event in = {.events = EPOLLIN, .data.ptr = qp};
+    int pair[2], set = set_of(cq);
+    if (set < 0 || socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0)
+        return;
+    bool ok = epoll_ctl(set, EPOLL_CTL_ADD, pair[0], &in) == 0 && send_bell(qp, pair[1]);
+    close(pair[1]);
+    if (!ok) {
+        (void)epoll_ctl(set, EPOLL_CTL_DEL, pair[0], NULL);
+        close(pair[0]);
+        return;
+    }
+    open_ends++;
+    spin_lock(&qp->lock);
+    qp->bell_in = pair[0] + 1;
+    spin_unlock(&qp->lock);
+    atomic_store_explicit(&cq->bells, ld(cq->bells) + 1, memory_order_release); /* with the set */
+}
+
+void soft_bells_want(struct soft_cq *cq) {
+    st(cq->wants_bells, true);
+    atomic_store(&wanted, true);
+    soft_engine_wake();
+}
+
+void soft_bells_if_wanted(void) {
+    if (!atomic_load_explicit(&wanted, memory_order_relaxed) || !atomic_exchange(&wanted, false))
+        return;
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (qp)
+                soft_qp_bell_give(qp);
+        }
+}
+
+void soft_bells_forked(void) {
+    atomic_store(&wanted, false);
+    open_ends = 0;
+}
+
+/* ---- taking ------------------------------------------------------------------------------------ */
+
+void soft_qp_bell_on_message(struct soft_peer *peer, const void *data, size_t bytes, int *file) {
+    struct bell_msg msg;
+    if (bytes != sizeof msg || !file || !peer->own || !is_room())
+        return;
+    memcpy(&msg, data, sizeof msg);
+    struct soft_qp *qp = soft_qp_find(msg.to_qpn);
+    if (!qp || qp->link_peer != peer || qp->dest_qpn != msg.from_qpn || qp->bell_out != 0 ||
+        !soft_untrusted_fd_bell(*file))
+        return;
+    open_ends++;
+    spin_lock(&qp->lock);
+    qp->bell_out = *file + 1;
+    spin_unlock(&qp->lock);
+    *file = -1;
+}
+
+void soft_qp_bell_close(struct soft_qp *qp) {
+    struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
+    spin_lock(&qp->lock);
+    int in = qp->bell_in - 1, out = qp->bell_out - 1;
+    uint64_t peer = qp->peer ? who(qp->peer) : 0;
+    qp->bell_in = qp->bell_out = 0;
+    spin_unlock(&qp->lock);
+    open_ends -= (unsigned)(in >= 0) + (unsigned)(out >= 0);
+    if (out >= 0)
+        close(out);
+    if (in < 0)
+        return;
+    (void)epoll_ctl(soft_bells_set(cq), EPOLL_CTL_DEL, in, NULL);
+    st(cq->bells, ld(cq->bells) - 1);
+    soft_untrusted_fd_close_heard(in, peer);
+}
