@@ -32,13 +32,20 @@ void soft_tcp_set_remove(struct soft_cq *cq, int fd) {
         (void)epoll_ctl(set, EPOLL_CTL_DEL, fd, NULL);
 }
 
-unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]) {
+unsigned soft_tcp_set_ready(struct soft_cq *cq, struct soft_qp *ready[SOFT_TCP_LOOK]) {
     struct epoll_event events[SOFT_TCP_LOOK];
-    unsigned count = 0;
     int n = epoll_wait(ld(cq->tcp_set) - 1, events, SOFT_TCP_LOOK, 0);
     for (int i = 0; i < n; i++)
-        if (soft_tcp_seen(events[i].data.ptr))
-            due[count++] = events[i].data.ptr;
+        ready[i] = events[i].data.ptr;
+    return n > 0 ? (unsigned)n : 0;
+}
+
+unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]) {
+    struct soft_qp *ready[SOFT_TCP_LOOK];
+    unsigned count = 0, n = soft_tcp_set_ready(cq, ready);
+    for (unsigned i = 0; i < n; i++)
+        if (soft_tcp_seen(ready[i]))
+            due[count++] = ready[i];
     return count;
 }
 

@@ -19,6 +19,8 @@ int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp); /* 0 or an
 /* Without the poll_lock: a poller that looks meanwhile has found the QP before, or does not find it any more. */
 void soft_tcp_set_remove(struct soft_cq *cq, int fd);
 #define SOFT_TCP_LOOK 64u
+/* Which have something to read, up to so many; returns how many. They live while the poll_lock is held. */
+unsigned soft_tcp_set_ready(struct soft_cq *cq, struct soft_qp *ready[SOFT_TCP_LOOK]);
 /*
  * Makes the queue pairs hot that have something to read, and marks them for the poller. Returns how many are in due[];
  * they live while the poll_lock is held.

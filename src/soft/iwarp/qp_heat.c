@@ -148,6 +148,14 @@ void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {
         soft_tcp_want_tick(qp);
 }
 
+void soft_tcp_heat_until_told(struct soft_qp *qp) {
+    watch(qp->tcp, 0);
+    heat(qp);
+    if (is_pending(qp))
+        st(qp->attention, true);
+    soft_tcp_want_tick(qp);
+}
+
 void soft_tcp_heat_up(struct soft_qp *qp) {
     watch(qp->tcp, 0);
     heat(qp);

@@ -44,6 +44,8 @@ static inline bool soft_tcp_waits_to_be_told(const struct soft_qp *qp) {
 void soft_tcp_hand_on(struct soft_qp *qp, bool moved);
 /* Pollers make the next turn. */
 void soft_tcp_heat_up(struct soft_qp *qp);
+/* Of a crowd: pollers make the next turn when the CQ's set reports it, or if something is to be done already. */
+void soft_tcp_heat_until_told(struct soft_qp *qp);
 /* The engine makes the next turn, when something comes. */
 void soft_tcp_cool(struct soft_qp *qp);
 /* At a tick without a turn since the last: a QP of a crowd that moved lately, and whose CQ is polled, stays hot. */

@@ -5,6 +5,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_heat.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
@@ -12,20 +13,22 @@
 
 /* ---- sockets ----------------------------------------------------------------------------------- */
 
-/* All that they complete is here, and they are few. */
-static bool may_sleep_on_sockets(const struct soft_cq *cq) {
+#define SOCKETS SOFT_TCP_LOOK /* each is touched for each sleep, mostly without a system call */
+
+/* How many there are, if all that they complete is here and they are not too many; else 0. */
+static unsigned sockets_to_sleep_on(const struct soft_cq *cq) {
     unsigned count = 0;
     for (unsigned i = 0; i < cq->qp_count; i++) {
         const struct soft_qp *qp = cq->polled[i].qp;
         if (!ld(qp->has_socket))
             continue;
-        if (++count > SOFT_TCP_DIRECT || qp->ibv.send_cq != qp->ibv.recv_cq)
-            return false;
+        if (++count > SOCKETS || qp->ibv.send_cq != qp->ibv.recv_cq)
+            return 0;
     }
-    return count > 0;
+    return count;
 }
 
-/* qp->lock. Nothing is read from it now, for want of a receive: the engine asks again. */
+/* qp->lock. The next poll reads it. Not now, for want of a receive: the engine asks again. */
 static void heat(struct soft_qp *qp) {
     if (ld(qp->rx_stalled)) {
         soft_tcp_cool(qp);
@@ -37,17 +40,43 @@ static void heat(struct soft_qp *qp) {
         soft_cq_pollset_warm(qp);
 }
 
+/* qp->lock. One of many: polls read it when the CQ's set says that something came. */
+static void heat_one_of_many(struct soft_qp *qp) {
+    if (ld(qp->rx_stalled))
+        soft_tcp_cool(qp);
+    else
+        soft_tcp_heat_until_told(qp);
+}
+
+static void each_of(struct soft_qp *qp, void (*then)(struct soft_qp *)) {
+    spin_lock(&qp->lock);
+    if (qp->tcp && !qp->tcp->down)
+        then(qp);
+    spin_unlock(&qp->lock);
+}
+
 /* poll_lock. */
 static void each_socket(struct soft_cq *cq, void (*then)(struct soft_qp *)) {
-    for (unsigned i = 0; i < cq->qp_count; i++) {
-        struct soft_qp *qp = cq->polled[i].qp;
-        if (!ld(qp->has_socket))
-            continue;
-        spin_lock(&qp->lock);
-        if (qp->tcp && !qp->tcp->down)
-            then(qp);
-        spin_unlock(&qp->lock);
+    for (unsigned i = 0; i < cq->qp_count; i++)
+        if (ld(cq->polled[i].qp->has_socket))
+            each_of(cq->polled[i].qp, then);
+}
+
+/*
+ * poll_lock. What woke the thread is reported once: all that have something to read are read before it sleeps again,
+ * whatever polls would ask.
+ */
+static void sleep_on_sockets_end(struct soft_cq *cq) {
+    struct soft_qp *ready[SOCKETS];
+    if (cq->crowd_sleeps)
+        each_socket(cq, heat_one_of_many);
+    if (!soft_tcp_is_crowd(cq)) {
+        each_socket(cq, heat);
+        return;
     }
+    unsigned n = soft_tcp_set_ready(cq, ready);
+    for (unsigned i = 0; i < n; i++)
+        each_of(ready[i], heat);
 }
 
 /* ---- bells ------------------------------------------------------------------------------------- */
@@ -72,9 +101,11 @@ bool soft_sleep_begin(struct ibv_cq *ibcq, bool elsewhere, int fd[2]) {
     if (soft_stale(cq))
         return false;
     spin_lock(&cq->poll_lock);
-    if (!elsewhere && ld(cq->tcp_set) != 0 && may_sleep_on_sockets(cq)) {
+    unsigned sockets = elsewhere || ld(cq->tcp_set) == 0 ? 0 : sockets_to_sleep_on(cq);
+    if (sockets > 0) {
         fd[0] = ld(cq->tcp_set) - 1;
         st(cq->asleep, true);
+        cq->crowd_sleeps = sockets > SOFT_TCP_DIRECT;
         each_socket(cq, soft_tcp_cool);
     }
     if (soft_bells_hear(cq)) {
@@ -94,7 +125,7 @@ bool soft_sleep_end(struct ibv_cq *ibcq) {
     soft_sleep_on_bells_end(cq);
     if (ld(cq->asleep)) {
         st(cq->asleep, false);
-        each_socket(cq, heat);
+        sleep_on_sockets_end(cq);
     }
     spin_unlock(&cq->poll_lock);
     return disarmed;

@@ -298,30 +298,77 @@ static void behind_a_sleep_the_channel_tells_as_ever(void **state) {
     tcp_expect(p.b.rcq, 1, IBV_WC_SUCCESS);
 }
 
-static void without_sockets_or_with_many_there_is_nothing_to_sleep_on(void **state) {
-    enum { MORE = SOFT_TCP_DIRECT };
-    struct sv_end a[MORE], b = p.b, none;
-    struct ibv_qp *more[MORE];
+struct more {
+    struct ibv_qp *a[64], *b[64];
+};
+
+/* So many more queue pairs, connected over sockets. */
+static void add_sockets(struct more *more, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        struct sv_end a = p.a, b = p.b;
+        int fd[2];
+        tcp_sockets(fd, 0);
+        a.qp = more->a[i] = sv_qp(&a);
+        tcp_connect(&a, fd[0], &options);
+        b.qp = more->b[i] = sv_qp(&b);
+        tcp_connect(&b, fd[1], &options);
+    }
+}
+
+static void take_away(struct more *more, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        assert_int_equal(soft_destroy_qp(more->a[i]), 0);
+        assert_int_equal(soft_destroy_qp(more->b[i]), 0);
+    }
+}
+
+/* More than a few, of which polls read only those that the set reports. */
+static void each_of_many_wakes_it(void **state) {
+    enum { MORE = 3 * SOFT_TCP_DIRECT };
+    struct more more;
+    add_sockets(&more, MORE);
+    for (unsigned round = 0; round < 2 * MORE; round++) {
+        struct sv_end a = p.a, b = p.b;
+        struct sleeper s;
+        a.qp = more.a[round % MORE];
+        b.qp = more.b[round % MORE];
+        sv_fill(a.buf, 512, round);
+        must(sv_recv(&b, round, 0, 4096) == 0);
+        fall_asleep(&s, state);
+        soft_lock();
+        must(sv_send(&a, 0, 0, 512, 0) == 0);
+        wait_over(&s);
+        soft_unlock();
+        assert_int_equal(s.wc.wr_id, round);
+        sv_check(b.buf, 512, round);
+        assert_false(s.told);
+    }
+    take_away(&more, MORE);
+}
+
+static void no_wake_is_lost_among_many(void **state) {
+    struct more more;
+    add_sockets(&more, 2 * SOFT_TCP_DIRECT);
+    no_wake_is_lost_where_both_sleep(state);
+    take_away(&more, 2 * SOFT_TCP_DIRECT);
+}
+
+static void without_sockets_or_with_too_many_there_is_nothing_to_sleep_on(void **state) {
+    enum { MORE = 64 };
+    struct sv_end none;
+    struct more more;
     int fds[2];
     (void)state;
     sv_open(&none, options.o);
     assert_false(soft_sleep_begin(none.rcq, false, fds));
     sv_close(&none);
-    for (unsigned i = 0; i < MORE; i++) {
-        int fd[2];
-        assert_true(may_sleep(SOCKETS, fds));
-        (void)soft_sleep_end(p.b.rcq);
-        tcp_sockets(fd, 0);
-        sv_open(&a[i], options.o);
-        tcp_connect(&a[i], fd[0], &options);
-        b.qp = more[i] = sv_qp(&p.b);
-        tcp_connect(&b, fd[1], &options);
-    }
+    add_sockets(&more, MORE - 1);
+    assert_true(may_sleep(SOCKETS, fds));
+    (void)soft_sleep_end(p.b.rcq);
+    take_away(&more, MORE - 1);
+    add_sockets(&more, MORE);
     assert_false(soft_sleep_begin(p.b.rcq, false, fds));
-    for (unsigned i = 0; i < MORE; i++) {
-        assert_int_equal(soft_destroy_qp(more[i]), 0);
-        sv_close(&a[i]);
-    }
+    take_away(&more, MORE);
 }
 
 /* Its thread may be busy elsewhere when something wakes it: sockets would not be read then. */
@@ -512,7 +559,9 @@ int main(void) {
         WAY_TEST(elsewhere_it_sleeps_on_bells_only, bells),
         WAY_TEST(it_serves_operations_on_its_memory, sockets),
         WAY_TEST(awake_and_not_polling_it_keeps_nobody_waiting, sockets),
-        WAY_TEST(without_sockets_or_with_many_there_is_nothing_to_sleep_on, sockets),
+        WAY_TEST(each_of_many_wakes_it, sockets),
+        WAY_TEST(no_wake_is_lost_among_many, sockets),
+        WAY_TEST(without_sockets_or_with_too_many_there_is_nothing_to_sleep_on, sockets),
         WAY_TEST(a_word_of_two_queues_rings_both, bells),
         WAY_TEST(a_bell_that_is_gone_is_not_relied_on, bells),
         WAY_TEST(a_bell_ends_with_its_queue_pair, bells),
