@@ -133,9 +133,11 @@ static void poll_completions(struct sluice_loop *l) {
     l->wc_count = n > 0 ? (uint32_t)n : 0;
     l->wc_short = n < l->wc_max;
     l->polls++;
-    l->totals.completions += l->wc_count;
-    l->totals.polls += l->wc_count > 0;
-    l->traffic |= l->wc_count > 0;
+    if (likely(n > 0)) {
+        l->totals.completions += (uint32_t)n;
+        l->totals.polls++;
+        l->traffic = true;
+    }
     if (unlikely(n < 0))
         for (struct session *s = l->sessions; s; s = s->next)
             if (s->connection.qp)
@@ -188,8 +190,7 @@ static inline __attribute__((always_inline)) unsigned process_completions(struct
     struct receive_plain plain = {0};
     for (unsigned i = 1; mixed && i < AHEAD && l->wc_next + i < l->wc_count; i++)
         fetch_session(l, &l->wc[l->wc_next + i]);
-    for (; l->wc_next < l->wc_count; count++) {
-        const struct ibv_wc *wc = &l->wc[l->wc_next];
+    for (const struct ibv_wc *wc = &l->wc[l->wc_next]; l->wc_next < l->wc_count; count++, wc++) {
         if (mixed && l->wc_next + AHEAD < l->wc_count)
             fetch_session(l, wc + AHEAD);
         struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;

@@ -72,23 +72,12 @@ static inline void slot_head(struct soft_qp *qp, struct soft_ring *ring, unsigne
         qp->tx_index -= SOFT_RING_SLOTS;
 }
 
-/*
- * Fills, heads and publishes one slot of a queue that has nothing unpublished. The receiver is
- * polling the slot's first line: it is written last and in one go, else the line would go back and
- * forth in between.
- */
-static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const uint8_t *from,
-                             unsigned bytes, unsigned flags, uint32_t imm) {
-    const unsigned first = 64 - (unsigned)offsetof(struct soft_slot, data);
+/* Heads and publishes one slot, just filled, of a queue that has nothing unpublished. */
+static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, unsigned bytes,
+                             unsigned flags, uint32_t imm) {
     unsigned index = qp->tx_index;
     uint32_t ack = ld(qp->rx_pos), pos = qp->tx_pos + 1;
     struct soft_slot *slot = &ring->slot[index];
-    if (bytes > first) {
-        copy_short(slot->data + first, from + first, bytes - first);
-        memcpy(slot->data, from, first);
-    } else {
-        copy_short(slot->data, from, bytes);
-    }
     st(slot->word_imm, soft_word(SOFT_OP_SEND, flags, bytes) | (uint64_t)imm << 32);
     soft_tsan_publish(qp->attr.dest_qp_num);
     atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);
@@ -99,6 +88,24 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, const u
     if (__builtin_expect(ld(qp->arrival) == 0,
                          1)) /* of one of many the cache has lost it by then */
         slot_fetch_to_write(&ring->slot[qp->tx_index].data[48]);
+}
+
+/*
+ * Fills one, too. The receiver is polling the slot's first line: it is written last and in one go, else the line would go
+ * back and forth in between.
+ */
+static inline void slot_fill_and_send(struct soft_qp *qp, struct soft_ring *ring,
+                                      const uint8_t *from, unsigned bytes, unsigned flags,
+                                      uint32_t imm) {
+    const unsigned first = 64 - (unsigned)offsetof(struct soft_slot, data);
+    struct soft_slot *slot = &ring->slot[qp->tx_index];
+    if (bytes > first) {
+        copy_short(slot->data + first, from + first, bytes - first);
+        memcpy(slot->data, from, first);
+    } else {
+        copy_short(slot->data, from, bytes);
+    }
+    slot_send(qp, ring, bytes, flags, imm);
 }
 
 /*

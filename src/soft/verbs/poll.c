@@ -135,7 +135,8 @@ static inline bool short_way(const struct soft_qp *qp, const struct soft_cq *cq)
 }
 
 /* qp->lock held. */
-static inline int serve_locked(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+static inline __attribute__((always_inline)) int
+serve_inline(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
     if (__builtin_expect(short_way(qp, cq), 1)) {
         /* Completed sends go first: otherwise a small array would only ever hold receives. */
@@ -151,6 +152,11 @@ static inline int serve_locked(struct soft_qp *qp, struct soft_cq *cq, struct ib
     return n;
 }
 
+static __attribute__((noinline)) int serve_locked(struct soft_qp *qp, struct soft_cq *cq,
+                                                  struct ibv_wc *wc, int ne) {
+    return serve_inline(qp, cq, wc, ne);
+}
+
 /*
  * An application that received often sends on the same QP next: fetches the lines that the send will write. qp->lock
  * held, which orders the reads here.
@@ -164,8 +170,10 @@ static inline __attribute__((always_inline)) void fetch_answer(const struct soft
     slot_fetch_to_write((const uint8_t *)&qp->sq[qp->sq_tail & qp->sq_mask]);
 }
 
-static inline __attribute__((always_inline)) int
-serve_one_of(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne, const bool many) {
+static inline __attribute__((always_inline)) int serve_one_of(struct soft_qp *qp,
+                                                              struct soft_cq *cq, struct ibv_wc *wc,
+                                                              int ne, const bool many,
+                                                              const bool only) {
     st(qp->used_lately, true);
     /* A poller that finds the lock taken does not wait, as it polls again; so the engine can get the lock. */
     if (__builtin_expect(!spin_try(&qp->lock), 0))
@@ -177,7 +185,7 @@ serve_one_of(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne, 
     }
     soft_tsan_observe(qp->ibv.qp_num);
     uint32_t pos = ld(qp->rx_pos);
-    int n = serve_locked(qp, cq, wc, ne);
+    int n = only ? serve_inline(qp, cq, wc, ne) : serve_locked(qp, cq, wc, ne);
     /* No message came: the peer learns now which messages were taken before, as in an empty poll. */
     if (__builtin_expect(ld(qp->rx_pos) == pos && ld(qp->rx_told) != pos, 0))
         soft_qp_flush_ack(qp);
@@ -188,11 +196,11 @@ serve_one_of(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne, 
 }
 
 static inline int serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    return serve_one_of(qp, cq, wc, ne, false);
+    return serve_one_of(qp, cq, wc, ne, false, false);
 }
 
 int soft_serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    return serve_one_of(qp, cq, wc, ne, true);
+    return serve_one_of(qp, cq, wc, ne, true, false);
 }
 
 /* If the CQ listens to most QPs: looks at all within a few polls when some QP needs attention; else at only a few. */
@@ -297,6 +305,20 @@ static __attribute__((noinline)) int progress_listening(struct soft_cq *cq, stru
     return n;
 }
 
+/* The only QP that the CQ has: no call and no list, for the queue pair that many programs have and each waits for. */
+static inline __attribute__((always_inline)) int progress_only(struct soft_cq *cq,
+                                                               struct ibv_wc *wc, int ne) {
+    struct soft_qp *qp = cq->polled[0].qp;
+    if (!soft_qp_has_work(qp)) {
+        nothing_there(qp);
+        return 0;
+    }
+    int n = serve_one_of(qp, cq, wc, ne, false, true);
+    if (__builtin_expect(n == 0, 0))
+        nothing_there(qp);
+    return n;
+}
+
 /* poll_lock held. */
 static inline int progress_polled(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     if (__builtin_expect((cq->arrival_lines | cq->first) != 0, 0))
@@ -332,6 +354,8 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
         soft_cq_pollset_take_warm(cq);
     if (__builtin_expect(soft_tcp_is_crowd(cq), 0))
         return progress_crowd(cq, wc, ne);
+    if (cq->qp_count == 1 && cq->hot_count == 1)
+        return progress_only(cq, wc, ne);
     return progress_polled(cq, wc, ne);
 }
 

@@ -409,7 +409,7 @@ static inline bool single_now(struct soft_qp *qp, struct soft_ring *ring,
         const uint8_t *from = payload(qp, wr);
         if (!from || !room_for(qp, ring, 1))
             return false;
-        slot_send(qp, ring, from, wr->sg_list->length, SOFT_F_FIRST | SOFT_F_LAST, 0);
+        slot_fill_and_send(qp, ring, from, wr->sg_list->length, SOFT_F_FIRST | SOFT_F_LAST, 0);
         return true;
     }
     return wr->opcode == IBV_WR_RDMA_WRITE && soft_rdma_write_now(qp, ring, wr);
