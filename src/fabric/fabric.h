@@ -139,10 +139,11 @@ struct fabric_ops {
                       uint64_t wr_id);
 
     /*
-     * NULL, or: the thread that polls the CQ is about to arm it, to poll once more and to sleep. Descriptors that it has to
-     * sleep on besides, edge-triggered, each never another one; -1 where there is none this time, false where that is so of
-     * all. elsewhere: when one of them wakes it the thread may not poll for long. Then, after true, before it polls or sleeps
-     * otherwise: true if the CQ is not armed any more. A device that has no interrupts is told so who sleeps.
+     * NULL, or: the thread that polls the CQ is about to arm it, for the first time or again, to poll once more and to
+     * sleep. Descriptors that it has to sleep on besides, edge-triggered, each never another one; -1 where there is none this
+     * time, false where that is so of all. elsewhere: when one of them wakes it the thread may not poll for long. Then, after
+     * true, when it is awake: true if the CQ is not armed any more; or the former again. A device that has no interrupts is
+     * told so who sleeps.
      */
     bool (*sleep_begin)(struct ibv_cq *cq, bool elsewhere, int fd[FABRIC_SLEEP_FDS]);
     bool (*sleep_end)(struct ibv_cq *cq);

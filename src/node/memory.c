@@ -14,8 +14,8 @@
 /* Descriptors, beside the device's own: of the node, two arenas more included; of a worker; of the software
  * device for each process it is connected with. */
 #define FILES_NODE 12u
-#define FILES_LOOP 5u
-#define FILES_PEER 5u
+#define FILES_LOOP 7u
+#define FILES_PEER 7u                        /* with the bells of one session */
 #define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
 
 /* Connections times depth times size, before any of it is allocated. */

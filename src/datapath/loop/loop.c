@@ -106,6 +106,8 @@ static void close_cq(struct sluice_loop *l) {
     l->channel = NULL;
     l->source.out = false;
     l->wc_next = l->wc_count = 0;
+    l->sleep_fd[0] = l->sleep_fd[1] = -1; /* closed with it: left the set by that */
+    l->slept_on = NULL;
     atomic_fetch_sub(&l->node->device_users, 1);
 }
 

@@ -8,7 +8,7 @@
  *
  * A sleeping loop misses no event: it arms the CQ and the wakeup, runs one more turn, and sleeps only if that
  * turn found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
- * alternates between spinning and sleeping arms it once.
+ * alternates between spinning and sleeping arms it once; where the device is told who sleeps, until the thread is awake.
  *
  * The descriptor an application gets is the loop's own epoll set. It stays readable until the events that made
  * it so are fetched; so before arming, the loop fetches what is left of earlier events. A timerfd is
@@ -173,15 +173,17 @@ static void sleep_begin(struct sluice_loop *l) {
     if (!fabric->sleep_begin || l->lost || /* lost: the CQ is no device's */
         !fabric->sleep_begin(l->cq, l->fd_used, fd))
         return;
-    if (sleep_on(l, fd))
+    if (sleep_on(l, fd)) {
+        l->cq_armed &= l->slept_on == l->cq; /* an arming from before says nothing of this */
         l->slept_on = l->cq;
-    else
+    } else {
         l->cq_armed &= !fabric->sleep_end(l->cq);
+    }
 }
 
 static void sleep_end(struct sluice_loop *l) {
-    if (l->slept_on &&
-        l->slept_on == l->cq) /* else the device was lost meanwhile, and it with it */
+    /* Another CQ: the device was lost meanwhile, and it with it. */
+    if (l->slept_on && l->slept_on == l->cq)
         l->cq_armed &= !l->node->fabric->sleep_end(l->cq);
     l->slept_on = NULL;
 }
@@ -334,12 +336,13 @@ static __attribute__((noinline)) int poll_on(struct sluice_loop *l, unsigned fou
     }
     if (l->out_count == 0 && l->fd_used && !loop_is_revoked(l))
         arm_for_others(l);
+    else
+        sleep_end(l);
     return poll_ends(l);
 }
 
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns) {
     if (unlikely(l->fd_used)) {
-        sleep_end(l);
         wakeup_disarm(&l->mailbox.wakeup);
         if (l->span_ns == 0) {
             loop_clock(l);
@@ -355,6 +358,8 @@ int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wai
     if (l->loan_count > 0)
         event_take_back(l);
     unsigned found = loop_progress(l);
+    if (unlikely(l->fd_used) && found > 0) /* else the CQ stays armed, and peers ring */
+        sleep_end(l);
     return likely(l->out_count > 0) ? poll_ends(l) : poll_on(l, found, wait_ns);
 }
 
@@ -370,11 +375,11 @@ int loop_fd(struct sluice_loop *l) {
             return SLUICE_ELIMIT;
         }
         l->fd_used = true;
-        for (unsigned i = 0; i < FABRIC_SLEEP_FDS; i++)
+        for (unsigned i = 0; i < FABRIC_SLEEP_FDS; i++) {
             if (l->sleep_fd[i] >= 0)
                 (void)epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, l->sleep_fd[i], NULL);
-        l->sleep_fd[0] = l->sleep_fd[1] =
-            -1; /* those of them that are for such a loop come again */
+            l->sleep_fd[i] = -1; /* the device gives that one again which suits such a loop */
+        }
         /* Polls before this one armed nothing: readable once, so that the next poll does. */
         wakeup_arm(&l->mailbox.wakeup);
         wakeup_signal_flag(&l->mailbox.wakeup);

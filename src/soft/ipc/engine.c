@@ -261,10 +261,10 @@ static void fork_child(void) {
     engine.epoll_fd = engine.wake_fd = -1;
     wake_watch.fd = -1;
     soft_generation_now++;
+    soft_bells_forked();
     soft_peer_forked();
     soft_qp_forked();
     soft_qp_timer_forked();
-    soft_bells_forked();
     soft_ud_forked();
     soft_tcp_forked();
     soft_mcast_forked();

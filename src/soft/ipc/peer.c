@@ -51,8 +51,9 @@
 struct soft_hello {
     uint32_t magic, version;
     uint8_t uuid[16];
-    uint32_t fence_free, zero;
+    uint32_t fence_free, takes; /* takes: HELLO_BELLS; of earlier versions 0 */
 };
+#define HELLO_BELLS 1u
 
 CDS_LIST_HEAD(soft_peers);
 uint8_t soft_own_uuid[16];
@@ -202,8 +203,10 @@ static void on_bell(struct soft_watch *watch, uint32_t events) {
 /* ---- greeting --------------------------------------------------------------------------------- */
 
 static int send_hello(struct soft_peer *peer) {
-    struct soft_hello hello = {
-        .magic = SOFT_WIRE_MAGIC, .version = SOFT_WIRE_VERSION, .fence_free = soft_fence_able()};
+    struct soft_hello hello = {.magic = SOFT_WIRE_MAGIC,
+                               .version = SOFT_WIRE_VERSION,
+                               .fence_free = soft_fence_able(),
+                               .takes = HELLO_BELLS};
     atomic_store(&peer->fences, hello.fence_free ? SOFT_FENCES_OMITTED : SOFT_FENCES_PUT);
     memcpy(hello.uuid, soft_own_uuid, sizeof hello.uuid);
     /*
@@ -253,6 +256,7 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
     fds[0] = -1; /* ours now */
     peer->shm_page = shm_page;
     peer->fence_free = soft_fence_able() && hello->fence_free;
+    peer->takes_bells = (hello->takes & HELLO_BELLS) != 0;
     memcpy(peer->uuid, hello->uuid, sizeof peer->uuid);
     peer->greeted = true;
     soft_peer_limit_same(peer);

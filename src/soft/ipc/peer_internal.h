@@ -47,6 +47,7 @@ struct soft_peer {
     bool alive, greeted;     /* greeted: its HELLO arrived */
     bool doomed;             /* it does not read: the engine is about to drop it */
     _Atomic uint8_t fences;  /* enum soft_fences: what it does */
+    bool takes_bells;        /* of queue pairs: qp_bell.h */
     bool fence_free;         /* both sides can order memory with membarrier: no fence per post */
     uid_t uid;
     pid_t pid;

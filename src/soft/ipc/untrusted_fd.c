@@ -276,6 +276,21 @@ bool soft_untrusted_fd_hear(int fd, uint64_t who) {
     return false;
 }
 
+bool soft_untrusted_fd_hear_briefly(int fd, uint64_t who) {
+    uint8_t ring[8];
+    struct soft_untrusted_fd_fds fds;
+    bool cut;
+    for (int i = 0; i < RINGS_AT_ONCE; i++) {
+        if (soft_untrusted_fd_recv(fd, ring, sizeof ring, &fds, &cut) < 0)
+            return true;
+        for (unsigned k = 0; k < fds.count; k++)
+            close_elsewhere(fds.fd[k], who);
+        if (fds.count > 0)
+            return false;
+    }
+    return true;
+}
+
 void soft_untrusted_fd_close_heard(int fd, uint64_t who) {
     (void)shutdown(fd, SHUT_RDWR);
     if (soft_untrusted_fd_hear(fd, who))

@@ -23,13 +23,14 @@
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/rc/requester.h"
 #include "soft/verbs/cq.h"
+#include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/qp.h"
 
 struct bell_msg {
     uint32_t from_qpn, to_qpn;
 };
 
-static _Atomic bool wanted; /* of some CQ */
+static _Atomic bool wanted; /* of some CQ, or some was misused */
 static unsigned open_ends;  /* descriptors of bells, ours and peers'; control lock */
 
 /* Each session has up to two: they leave most of what this process may open to others. */
@@ -55,11 +56,16 @@ static uint64_t who(const struct soft_peer *peer) {
     return soft_untrusted_fd_who(peer->uid, peer->pid);
 }
 
-/* Of a sender whose descriptors do not get closed it takes nothing: a bell that is full wakes no thread any more. */
 static void hear(struct soft_qp *qp) {
     spin_lock(&qp->lock);
-    if (qp->bell_in > 0 && !soft_untrusted_fd_burdened(who(qp->peer)))
-        (void)soft_untrusted_fd_hear(qp->bell_in - 1, who(qp->peer));
+    if (qp->bell_in > 0 && !qp->bell_misused &&
+        !soft_untrusted_fd_hear_briefly(qp->bell_in - 1, who(qp->peer))) {
+        qp->bell_misused = true; /* the engine hangs up on the peer */
+        atomic_store(&wanted, true);
+        soft_engine_wake();
+    }
+    if (ld(qp->cold[0]) || ld(qp->cold[1])) /* every poll looks at it now */
+        soft_cq_pollset_warm(qp);
     spin_unlock(&qp->lock);
 }
 
@@ -102,7 +108,7 @@ static bool may_give(const struct soft_qp *qp) {
     const struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
     return ld(cq->wants_bells) && ld(cq->bells) < SOFT_BELLS && is_room() &&
            qp->ibv.send_cq == qp->ibv.recv_cq && qp->bell_in == 0 && ld(qp->tx) && qp->peer &&
-           qp->peer->alive && qp->peer->own;
+           qp->peer->alive && qp->peer->own && qp->peer->takes_bells;
 }
 
 void soft_qp_bell_give(struct soft_qp *qp) {
@@ -134,38 +140,78 @@ void soft_bells_want(struct soft_cq *cq) {
     soft_engine_wake();
 }
 
-void soft_bells_if_wanted(void) {
-    if (!atomic_load_explicit(&wanted, memory_order_relaxed) || !atomic_exchange(&wanted, false))
-        return;
+void soft_bells_again(void) {
+    atomic_store(&wanted, true);
+}
+
+static bool is_misused(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    bool misused = qp->bell_misused;
+    spin_unlock(&qp->lock);
+    return misused;
+}
+
+static void each_qp(void (*then)(struct soft_qp *)) {
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
             if (qp)
-                soft_qp_bell_give(qp);
+                then(qp);
         }
 }
 
+static void serve(struct soft_qp *qp) {
+    if (is_misused(qp) && qp->peer)
+        soft_peer_drop(qp->peer);
+    else
+        soft_qp_bell_give(qp);
+}
+
+void soft_bells_if_wanted(void) {
+    if (atomic_load_explicit(&wanted, memory_order_relaxed) && atomic_exchange(&wanted, false))
+        each_qp(serve);
+}
+
+/* Its copies keep neither end open. Other threads' locks are of no thread here. */
+static void close_copies(struct soft_qp *qp) {
+    struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
+    if (qp->bell_in > 0)
+        close(qp->bell_in - 1);
+    if (qp->bell_out > 0)
+        close(qp->bell_out - 1);
+    qp->bell_in = qp->bell_out = 0;
+    soft_bells_free(cq);
+    st(cq->bell_set, 0);
+}
+
 void soft_bells_forked(void) {
+    each_qp(close_copies);
     atomic_store(&wanted, false);
     open_ends = 0;
 }
 
 /* ---- taking ------------------------------------------------------------------------------------ */
 
+static bool is_expected(const struct soft_peer *peer, const struct soft_qp *qp, uint32_t from) {
+    return qp && qp->link_peer == peer && qp->dest_qpn == from && qp->bell_out == 0 && is_room();
+}
+
 void soft_qp_bell_on_message(struct soft_peer *peer, const void *data, size_t bytes, int *file) {
     struct bell_msg msg;
-    if (bytes != sizeof msg || !file || !peer->own || !is_room())
+    if (bytes != sizeof msg || !file || !peer->own || !soft_untrusted_fd_bell(*file))
         return;
     memcpy(&msg, data, sizeof msg);
     struct soft_qp *qp = soft_qp_find(msg.to_qpn);
-    if (!qp || qp->link_peer != peer || qp->dest_qpn != msg.from_qpn || qp->bell_out != 0 ||
-        !soft_untrusted_fd_bell(*file))
+    int fd = *file;
+    *file = -1;
+    if (!is_expected(peer, qp, msg.from_qpn)) {
+        close(fd); /* here: a bell is harmless, and many at once would count as a burden */
         return;
+    }
     open_ends++;
     spin_lock(&qp->lock);
-    qp->bell_out = *file + 1;
+    qp->bell_out = fd + 1;
     spin_unlock(&qp->lock);
-    *file = -1;
 }
 
 void soft_qp_bell_close(struct soft_qp *qp) {
@@ -174,6 +220,7 @@ void soft_qp_bell_close(struct soft_qp *qp) {
     int in = qp->bell_in - 1, out = qp->bell_out - 1;
     uint64_t peer = qp->peer ? who(qp->peer) : 0;
     qp->bell_in = qp->bell_out = 0;
+    qp->bell_misused = false;
     spin_unlock(&qp->lock);
     open_ends -= (unsigned)(in >= 0) + (unsigned)(out >= 0);
     if (out >= 0)
@@ -183,4 +230,5 @@ void soft_qp_bell_close(struct soft_qp *qp) {
     (void)epoll_ctl(soft_bells_set(cq), EPOLL_CTL_DEL, in, NULL);
     st(cq->bells, ld(cq->bells) - 1);
     soft_untrusted_fd_close_heard(in, peer);
+    soft_bells_again(); /* there was no room for others */
 }

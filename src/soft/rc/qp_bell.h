@@ -10,8 +10,8 @@
  * the peer has it, and where it is another user's or of an earlier version, the peer rings its process's as before. So is it
  * for queue pairs beyond SOFT_BELLS of a CQ, and where bells would take too many of the descriptors of this process.
  *
- * A queue pair that is destroyed leaves the CQ's set of bells before the CQ's list, which takes the poll_lock: so one that is
- * found in the set lives while its finder holds that lock.
+ * A queue pair leaves the CQ's set of bells before the CQ's list, which takes the poll_lock: so one that is found in the set
+ * is in the list while its finder holds that lock.
  */
 #ifndef SOFT_RC_QP_BELL_H
 #define SOFT_RC_QP_BELL_H
@@ -33,9 +33,11 @@ void soft_qp_ring(struct soft_qp *qp, const _Atomic uint32_t *armed);
 bool soft_bells_hear(struct soft_cq *cq);
 /* Threads sleep on this CQ: the engine gives its queue pairs' bells to their peers. Any thread. */
 void soft_bells_want(struct soft_cq *cq);
-/* The engine, every turn. */
+/* A reason to give none is gone, perhaps. Any thread; the engine's next turn. */
+void soft_bells_again(void);
+/* The engine, every turn. Hangs up, too, on a peer that put a descriptor into a bell. */
 void soft_bells_if_wanted(void);
-void soft_bells_forked(void);
+void soft_bells_forked(void); /* before the queue pairs are forgotten */
 /* Control lock. The queue pair is connected: gives its bell, if its CQ wants them. */
 void soft_qp_bell_give(struct soft_qp *qp);
 /* Control lock. Here is the bell of the peer's queue pair. *file: what came with it; -1 afterwards if it is kept. */

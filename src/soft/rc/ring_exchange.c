@@ -433,6 +433,7 @@ void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
         next = qp->peer_next;
         take_pending_ring(qp);
     }
+    soft_bells_again();
 }
 
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {

@@ -19,7 +19,6 @@
 #include "soft/iwarp/cq_set.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq_sleep.h"
 #include "soft/verbs/comp_channel.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
@@ -69,11 +68,15 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     return &cq->ibv;
 }
 
+uint32_t soft_armed_count(uint32_t armed) {
+    return armed & SOFT_ARMED_WITH_BELLS ? 1 + SOFT_ARMED_BELLS : 1;
+}
+
 bool soft_cq_disarm(struct soft_cq *cq) {
-    if (atomic_exchange(&cq->armed, 0) == 0)
-        return false;
-    atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
-    return true;
+    uint32_t armed = atomic_exchange(&cq->armed, 0);
+    if (armed != 0)
+        atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, soft_armed_count(armed));
+    return armed != 0;
 }
 
 int soft_destroy_cq(struct ibv_cq *ibcq) {
@@ -86,7 +89,6 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     if (users)
         return EBUSY;
     (void)soft_cq_disarm(cq);
-    soft_sleep_on_bells_end(cq);
     soft_async_drain(ibcq->context, ibcq);
     if (ibcq->channel) {
         unsigned fetched = soft_comp_channel_forget(soft_comp_channel_of(ibcq->channel), cq);
@@ -111,7 +113,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
 
 void soft_cq_signal(struct soft_cq *cq, bool solicited) {
     uint32_t armed = atomic_load(&cq->armed);
-    if (armed == 0 || (armed == 2 && !solicited) || !cq->ibv.channel)
+    if (armed == 0 || ((armed & SOFT_ARMED_SOLICITED) && !solicited) || !cq->ibv.channel)
         return;
     if (!soft_cq_disarm(cq))
         return;

@@ -42,6 +42,9 @@ struct soft_polled {
 
 #define SOFT_OWING 64u
 
+/* How a CQ is armed: one of the former two, and whether the thread sleeps on bells as well, which the page counts. */
+enum { SOFT_ARMED_ANY = 1, SOFT_ARMED_SOLICITED = 2, SOFT_ARMED_WITH_BELLS = 4 };
+
 struct soft_cq {
     union {
         struct ibv_cq ibv;
@@ -51,7 +54,7 @@ struct soft_cq {
     uint32_t generation;
     uint32_t shm_index;
     soft_spin poll_lock;
-    _Atomic uint32_t armed;     /* 0, 1 any, 2 solicited only */
+    _Atomic uint32_t armed;     /* 0: it is not; SOFT_ARMED_ANY ... */
     _Atomic bool dead;          /* overrun: nothing goes in any more, its QPs go to ERR */
     struct soft_polled *polled; /* QPs that complete here; under poll_lock */
     unsigned look_next;         /* of many: where the next poll begins to look at them as a whole */
@@ -86,7 +89,7 @@ struct soft_cq {
     _Atomic unsigned tcp_hot;   /* of its queue pairs over sockets; iwarp/qp_heat.h */
     _Atomic bool asleep;        /* a thread sleeps on these sockets itself; cq_sleep.h */
     bool crowd_sleeps;          /* and they are more than a few; poll_lock */
-    bool on_bells;              /* and on these bells; poll_lock */
+    bool on_bells;              /* the next arming is with bells; poll_lock */
     _Atomic bool wants_bells;   /* rc/qp_bell.h: threads sleep on it */
     _Atomic int bell_set;       /* the descriptor and 1; 0: none */
     _Atomic unsigned bells;     /* in it */
@@ -96,7 +99,8 @@ struct soft_cq {
 
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
-bool soft_cq_disarm(struct soft_cq *cq); /* whether it was armed */
+bool soft_cq_disarm(struct soft_cq *cq);   /* whether it was armed */
+uint32_t soft_armed_count(uint32_t armed); /* what one armed so is in the page's word */
 void soft_cq_overrun(struct soft_cq *cq);
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring; -1: not now */
 

@@ -3,8 +3,6 @@
 #include "soft/verbs/cq_sleep.h"
 
 #include "soft/ipc/engine.h"
-#include "soft/ipc/shm_layout.h"
-#include "soft/ipc/shm_page.h"
 #include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_heat.h"
 #include "soft/rc/qp_bell.h"
@@ -79,21 +77,7 @@ static void sleep_on_sockets_end(struct soft_cq *cq) {
         each_of(ready[i], heat);
 }
 
-/* ---- bells ------------------------------------------------------------------------------------- */
-
-/* poll_lock. Ordered before the thread's last look by its arming; a peer that does not see it rings its process's bell. */
-static void sleep_on_bells(struct soft_cq *cq) {
-    cq->on_bells = true;
-    atomic_fetch_add(&soft_shm_page->cq[cq->shm_index].armed, SOFT_ARMED_BELLS);
-}
-
-void soft_sleep_on_bells_end(struct soft_cq *cq) {
-    if (cq->on_bells)
-        atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, SOFT_ARMED_BELLS);
-    cq->on_bells = false;
-}
-
-/* ---- both -------------------------------------------------------------------------------------- */
+/* ---- with bells -------------------------------------------------------------------------------- */
 
 bool soft_sleep_begin(struct ibv_cq *ibcq, bool elsewhere, int fd[2]) {
     struct soft_cq *cq = soft_cq_of(ibcq);
@@ -108,12 +92,11 @@ bool soft_sleep_begin(struct ibv_cq *ibcq, bool elsewhere, int fd[2]) {
         cq->crowd_sleeps = sockets > SOFT_TCP_DIRECT;
         each_socket(cq, soft_tcp_cool);
     }
-    if (soft_bells_hear(cq)) {
+    cq->on_bells = soft_bells_hear(cq); /* the arming behind this says so */
+    if (cq->on_bells)
         fd[1] = soft_bells_set(cq);
-        sleep_on_bells(cq);
-    } else if (!ld(cq->wants_bells)) {
+    else if (!ld(cq->wants_bells))
         soft_bells_want(cq);
-    }
     spin_unlock(&cq->poll_lock);
     return fd[0] >= 0 || fd[1] >= 0;
 }
@@ -122,7 +105,9 @@ bool soft_sleep_end(struct ibv_cq *ibcq) {
     struct soft_cq *cq = soft_cq_of(ibcq);
     spin_lock(&cq->poll_lock);
     bool disarmed = soft_cq_disarm(cq);
-    soft_sleep_on_bells_end(cq);
+    if (cq->on_bells && cq->hot_count != cq->qp_count)
+        (void)soft_bells_hear(cq); /* polls look at few of those that were quiet for long */
+    cq->on_bells = false;
     if (ld(cq->asleep)) {
         st(cq->asleep, false);
         sleep_on_sockets_end(cq);

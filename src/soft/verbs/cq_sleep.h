@@ -24,7 +24,4 @@ static inline bool soft_tcp_has_sleeper(const struct soft_qp *qp) {
     return ld(soft_cq_of(qp->ibv.recv_cq)->asleep) && (!qp->tcp->listens || qp->tcp->heard);
 }
 
-/* poll_lock. The CQ is no longer slept on by its bells. */
-void soft_sleep_on_bells_end(struct soft_cq *cq);
-
 #endif

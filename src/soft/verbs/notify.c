@@ -65,6 +65,23 @@ static void fire_for_untaken(struct soft_cq *cq) {
 }
 
 /*
+ * poll_lock. Other threads only disarm it. The page's word changes first, and by one operation: at no time does it say of
+ * another CQ that shares it that bells are enough.
+ */
+static void set_armed(struct soft_cq *cq, uint32_t want) {
+    uint32_t old = atomic_load(&cq->armed);
+    bool wider = (old & SOFT_ARMED_SOLICITED) && want == SOFT_ARMED_ANY;
+    bool bells = cq->on_bells && !(old & SOFT_ARMED_WITH_BELLS);
+    if (old != 0 && !wider && !bells)
+        return;
+    if (soft_cq_disarm(cq) && (old & SOFT_ARMED_ANY))
+        want = SOFT_ARMED_ANY;
+    want |= cq->on_bells ? SOFT_ARMED_WITH_BELLS : 0;
+    atomic_fetch_add(&soft_shm_page->cq[cq->shm_index].armed, soft_armed_count(want));
+    atomic_store(&cq->armed, want);
+}
+
+/*
  * Messages that have arrived by now are moved into the ring first, as on a device, where they would lie in the
  * CQ already and not fire; then the CQ is armed and the peers' view of it is ordered before
  * whatever the caller polls next.
@@ -76,13 +93,7 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only) {
     spin_lock(&cq->poll_lock);
     if (!soft_dropin)
         collect(cq);
-    uint32_t want = solicited_only ? 2 : 1, old = atomic_load(&cq->armed);
-    if (old == 0) {
-        atomic_store(&cq->armed, want);
-        atomic_fetch_add(&soft_shm_page->cq[cq->shm_index].armed, 1);
-    } else if (old == 2 && want == 1) {
-        atomic_store(&cq->armed, 1);
-    }
+    set_armed(cq, solicited_only ? SOFT_ARMED_SOLICITED : SOFT_ARMED_ANY);
     spin_unlock(&cq->poll_lock);
     /* Partners: requester.h, bell_wanted(); ud.c, bell_if_armed(); post_recv.c. */
     soft_fence_all();

@@ -185,10 +185,10 @@ struct soft_qp {
     uint32_t wait_offset;   /* bytes of its answer already placed */
     uint32_t one_sided_end; /* slot position behind the last one-sided request in the ring */
     struct soft_rkey_wait sq_inside, rx_inside; /* an invalidation, posted or received, waits */
-    int bell_in,
-        bell_out; /* rc/qp_bell.h: its own bell, and the peer's: the descriptor and 1; 0: none */
-    bool kick_wanted;    /* ring the peer whatever its armed word says */
-    bool one_sided_ring; /* there is one that may not have been executed */
+    int bell_in, bell_out; /* rc/qp_bell.h: its own, and the peer's: the descriptor and 1; or 0 */
+    bool bell_misused;     /* the peer put a descriptor into it: heard no more */
+    bool kick_wanted;      /* ring the peer whatever its armed word says */
+    bool one_sided_ring;   /* there is one that may not have been executed */
     uint32_t remote_pd;
 
     /* life */

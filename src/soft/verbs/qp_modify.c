@@ -20,6 +20,7 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
+#include "soft/rc/qp_bell.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/ring_exchange.h"
@@ -175,6 +176,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (to == IBV_QPS_RESET) {
         if (qp->opened)
             soft_qp_end_traffic(qp);
+        soft_qp_bell_close(qp);
         soft_qp_leave_cqs(qp, true);
         reset(qp);
         soft_tcp_detach(qp);

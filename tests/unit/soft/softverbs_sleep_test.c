@@ -6,6 +6,7 @@
  *
  * The engine is kept from work by the control lock: its callbacks need it.
  */
+#include "support/softverbs_hostile.h"
 #include "support/softverbs_tcp.h"
 
 #include <sys/epoll.h>
@@ -503,10 +504,31 @@ static void descriptors_are_left_for_others(void **state) {
     bells_are_limited(128, 128 / 8);
 }
 
-/* One that it has, one of a stranger's queue pair, of none, and of this one that is no bell. */
+/* Counted from the arming to the moment it fires, and no longer: CQs of the same word rely on that. */
+static void only_an_armed_queue_is_counted(void **state) {
+    int fd;
+    (void)state;
+    must(may_sleep(BELLS, &fd));
+    assert_int_equal(armed_word(), 0);
+    must(ibv_req_notify_cq(p.b.rcq, 1) == 0);
+    assert_int_equal(armed_word(), 1 + SOFT_ARMED_BELLS);
+    must(ibv_req_notify_cq(p.b.rcq, 0) == 0);
+    assert_int_equal(armed_word(), 1 + SOFT_ARMED_BELLS);
+    soft_cq_signal(soft_cq_of(p.b.rcq), false);
+    assert_int_equal(armed_word(), 0);
+    assert_ptr_equal(sv_cq_event(p.b.channel), p.b.rcq);
+    must(ibv_req_notify_cq(p.b.rcq, 0) == 0);
+    must(soft_sleep_end(p.b.rcq));
+    must(ibv_req_notify_cq(p.b.rcq, 0) == 0);
+    assert_int_equal(armed_word(), 1);
+    must(soft_cq_disarm(soft_cq_of(p.b.rcq)));
+    assert_int_equal(armed_word(), 0);
+}
+
+/* Those that expect it, have one, are another's, or are none; and what is no bell, or no such message. */
 static void a_bell_that_is_none_is_not_taken(void **state) {
     struct soft_qp *a = soft_qp_of(p.a.qp);
-    uint32_t msg[3] = {p.b.qp->qp_num, p.a.qp->qp_num};
+    const uint32_t from = p.b.qp->qp_num, to = p.a.qp->qp_num;
     int had = a->bell_out, pair[2], pipes[2];
     (void)state;
     must(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0 && pipe(pipes) == 0);
@@ -514,22 +536,25 @@ static void a_bell_that_is_none_is_not_taken(void **state) {
         uint32_t from, to;
         size_t bytes;
         int file, out;
-    } lies[] = {{msg[0], msg[1], 8, pair[0], had},
-                {msg[0], msg[1], 8, pipes[0], 0},
-                {msg[0], msg[1], 8, -1, 0},
-                {msg[0], msg[1], 12, pair[0], 0},
-                {msg[0], msg[1], 4, pair[0], 0},
-                {msg[0] + 1, msg[1], 8, pair[0], 0},
-                {msg[0], msg[1] ^ 0x800, 8, pair[0], 0}};
+        bool closed; /* it is a bell, at least */
+    } lies[] = {{from, to, 8, pair[0], had, true},
+                {from, to, 8, pipes[0], 0, false},
+                {from, to, 8, -1, 0, false},
+                {from, to, 12, pair[0], 0, false},
+                {from, to, 4, pair[0], 0, false},
+                {from + 1, to, 8, pair[0], 0, true},
+                {from, to ^ 0x800, 8, pair[0], 0, true}};
     soft_lock();
     for (unsigned i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        int file = lies[i].file;
-        msg[0] = lies[i].from;
-        msg[1] = lies[i].to;
+        const uint32_t msg[3] = {lies[i].from, lies[i].to};
+        int given = lies[i].file < 0 ? -1 : dup(lies[i].file), file = given;
         a->bell_out = lies[i].out;
         soft_qp_bell_on_message(a->link_peer, msg, lies[i].bytes, file < 0 ? NULL : &file);
-        assert_int_equal(file, lies[i].file);
+        assert_int_equal(file, lies[i].closed ? -1 : given);
         assert_int_equal(a->bell_out, lies[i].out);
+        assert_int_equal(given >= 0 && fcntl(given, F_GETFD) == -1, lies[i].closed);
+        if (file >= 0)
+            close(file);
     }
     a->bell_out = had;
     soft_unlock();
@@ -537,6 +562,64 @@ static void a_bell_that_is_none_is_not_taken(void **state) {
         close(pair[i]);
         close(pipes[i]);
     }
+}
+
+static bool is_hung_up(void) {
+    struct soft_qp *b = soft_qp_of(p.b.qp);
+    int fd;
+    if (may_sleep(BELLS, &fd))
+        (void)soft_sleep_end(p.b.rcq);
+    spin_lock(&b->lock);
+    bool gone = b->peer_gone;
+    spin_unlock(&b->lock);
+    return gone;
+}
+
+/* Which may be anything, and wait when it is closed. */
+static void a_peer_that_rings_with_a_descriptor_is_hung_up_on(void **state) {
+    unsigned before = sv_fds();
+    int file = memfd_create("odd", MFD_CLOEXEC);
+    (void)state;
+    hostile_say(soft_qp_of(p.a.qp)->bell_out - 1, "", 1, &file, 1);
+    close(file);
+    sv_until(is_hung_up());
+    sv_until(sv_fds() < before); /* what it rang with, and the connection */
+}
+
+static void an_earlier_version_is_given_none(void **state) {
+    struct tcp_pair first = p;
+    (void)state;
+    soft_lock();
+    soft_qp_of(p.b.qp)->peer->takes_bells = false;
+    soft_unlock();
+    sv_pair(&p.a, options.o, &p.b, options.o);
+    sv_wait_linked(&p.b);
+    soft_lock();
+    soft_cq_of(p.b.rcq)->wants_bells = true;
+    soft_qp_bell_give(soft_qp_of(p.b.qp));
+    soft_unlock();
+    assert_int_equal(bells_of(p.b.qp), 0);
+    sv_unpair(&p.a, &p.b);
+    p = first;
+}
+
+static int ends[3]; /* its bell, the peer's, and the set */
+
+static void has_no_copies(int fd) {
+    (void)fd;
+    for (unsigned i = 0; i < 3; i++)
+        must(fcntl(ends[i], F_GETFD) == -1);
+}
+
+static void a_forked_child_keeps_no_bells(void **state) {
+    (void)state;
+    sv_until(has_bell(&p.a, &p.b));
+    ends[0] = soft_qp_of(p.b.qp)->bell_in - 1;
+    ends[1] = soft_qp_of(p.b.qp)->bell_out - 1;
+    ends[2] = soft_bells_set(soft_cq_of(p.b.rcq));
+    struct sv_child child = sv_fork(has_no_copies);
+    assert_int_equal(sv_join(&child), 0);
+    a_message_wakes_it(state);
 }
 
 static enum way sockets = SOCKETS, bells = BELLS;
@@ -567,7 +650,11 @@ int main(void) {
         WAY_TEST(a_bell_ends_with_its_queue_pair, bells),
         WAY_TEST(queue_pairs_beyond_the_limit_have_none, bells),
         WAY_TEST(descriptors_are_left_for_others, bells),
+        WAY_TEST(only_an_armed_queue_is_counted, bells),
         WAY_TEST(a_bell_that_is_none_is_not_taken, bells),
+        WAY_TEST(a_peer_that_rings_with_a_descriptor_is_hung_up_on, bells),
+        WAY_TEST(an_earlier_version_is_given_none, bells),
+        WAY_TEST(a_forked_child_keeps_no_bells, bells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
