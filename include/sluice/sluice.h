@@ -134,7 +134,7 @@ typedef enum sluice_idle {
     SLUICE_IDLE_DEFAULT = 0,  /* adaptive */
     SLUICE_IDLE_ADAPTIVE = 1, /* poll for a short while, then sleep until woken */
     SLUICE_IDLE_SPIN = 2,     /* never sleep: lowest latency, one whole CPU */
-    SLUICE_IDLE_BLOCK = 3     /* sleep as soon as there is nothing to do */
+    SLUICE_IDLE_BLOCK = 3     /* sleep at once, or within microseconds where sleeps are short */
 } sluice_idle;
 
 typedef enum sluice_log_level {

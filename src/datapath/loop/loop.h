@@ -189,6 +189,7 @@ struct sluice_loop {
     struct event_source source;     /* the channel in epoll_fd */
     int epoll_fd, timer_fd;         /* timer: only once the application asked for the descriptor */
     int sleep_fd[FABRIC_SLEEP_FDS]; /* the device's, in epoll_fd: sleep_begin of fabric.h; or -1 */
+    bool slept_short;               /* the last sleep: wait.c */
     struct ibv_cq *slept_on; /* which the device was told that the thread sleeps on; else NULL */
     int cq_size;
     uint32_t cq_used;

@@ -4,7 +4,8 @@
  * application sleep on its descriptor.
  *
  * Spinning is for messages: a loop that was woken for another reason, to open or close a session, sleeps again
- * at once, because the CM thread it works with may need the CPU.
+ * at once, because the CM thread it works with may need the CPU. A loop that shall not spin looks for a few microseconds
+ * before it sleeps, where its last sleep was too short to be worth more.
  *
  * A sleeping loop misses no event: it arms the CQ and the wakeup, runs one more turn, and sleeps only if that
  * turn found nothing either. The CQ's arming is one shot and stays until its event came, so a loop that
@@ -35,6 +36,9 @@
 #define RETRY_NS 1000000ull /* while something waits for memory or for another thread */
 #define YIELD_AFTER 64u     /* empty turns before a yield, if no other thread wants the CPU */
 #define YIELD_RAN_NS 1000u  /* a yield that took longer let another thread run */
+#define LOOK_NS 6000u       /* about what it costs to fall asleep and to be woken */
+#define LOOK_TURNS 256u     /* of these at most, where the clock stands still */
+#define SHORT_NS 20000u     /* a sleep that was not worth it */
 #define REARM_TURNS 64      /* turns in a row that may find something while arming */
 
 void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
@@ -204,8 +208,9 @@ static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         l->totals.sleeps++;
         loop_publish(l); /* it may be a long time */
         loop_publish_memory(l);
+        uint64_t begin = loop_clock(l);
         wait_and_drain(l, taken ? 0 : timeout);
-        loop_clock(l);
+        l->slept_short = loop_clock(l) - begin < SHORT_NS;
         loop_span_begin(l);
     }
     sleep_end(l);
@@ -238,10 +243,30 @@ static void yield(struct sluice_loop *l) {
     loop_span_begin(l);
 }
 
+/*
+ * Before a loop with traffic sleeps that slept too short a time to be worth it: looks for as long as a sleep costs. Without it
+ * two loops that answer each other both sleep for every message. True: a turn found something. Not where the device
+ * interrupts: Soft-RoCE, whose own work needs the CPU, was no faster by it, and its streams slower.
+ */
+static bool look_again(struct sluice_loop *l) {
+    if (!l->slept_short || !l->traffic || l->totals.sessions == 0 || l->alone ||
+        !l->node->fabric->sleep_begin)
+        return false;
+    uint64_t begin = loop_clock(l);
+    for (unsigned i = 1; i <= LOOK_TURNS; i++) {
+        if (loop_progress(l) != 0)
+            return true;
+        if (i % 8 == 0 && loop_clock(l) - begin >= LOOK_NS)
+            break;
+    }
+    return false;
+}
+
 /* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
 static void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
     if (!spins(l)) {
-        loop_sleep(l, until_ns);
+        if (!look_again(l))
+            loop_sleep(l, until_ns);
         return;
     }
     if (l->spins == 0)

@@ -151,6 +151,27 @@ static void a_loop_whose_descriptor_is_used_is_told_there(void **state) {
     }
 }
 
+/* How many turns it takes from a message's event until it sleeps again. */
+static uint64_t turns_before_sleep(bool short_sleep) {
+    struct waiter w;
+    fall_asleep(&w);
+    must(pair_send(&p.b, 64, 1, NULL) == 0);
+    wait_over(&w);
+    p.a.loop->slept_short = short_sleep;
+    uint64_t turns = p.a.loop->totals.progress_calls;
+    fall_asleep(&w);
+    uint64_t counted = atomic_load(&p.a.loop->stats->progress_calls) - turns;
+    sluice_wake(p.a.loop);
+    wait_over(&w);
+    return counted;
+}
+
+static void it_looks_again_only_where_sleeps_are_short(void **state) {
+    (void)state;
+    assert_in_range(turns_before_sleep(false), 1, 8);
+    assert_in_range(turns_before_sleep(true), 9, 4096);
+}
+
 static bool net = true, near = false;
 #define WAY_TEST(fn, way)                                                                          \
     { #fn " (" #way ")", fn, open_pair, close_pair, &(way) }
@@ -160,6 +181,7 @@ int main(void) {
         WAY_TEST(messages_wake_it_without_the_engine, net),
         WAY_TEST(messages_wake_it_without_the_engine, near),
         WAY_TEST(a_wake_of_the_application_wakes_it, net),
+        WAY_TEST(it_looks_again_only_where_sleeps_are_short, near),
         WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, net),
         WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, near),
     };
