@@ -88,7 +88,8 @@ int soft_fetch(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv
  * until something completes. fd: epoll sets that it sleeps on besides, edge-triggered: what comes over a socket, or from a
  * peer of this host, wakes it there and not by the channel. -1 where there is none now; false: there is none at all. They are
  * the device's, and stay the same while the CQ lives. elsewhere: the thread may do something else when they wake it, so that
- * sockets are read by the engine. soft_sleep_end(), after true: the thread polls. True: the CQ is not armed any more.
+ * sockets are read by the engine. It may be called again before the thread polls for good. soft_sleep_end(), after true: it
+ * does. True: the CQ is not armed any more.
  */
 bool soft_sleep_begin(struct ibv_cq *cq, bool elsewhere, int fd[2]);
 bool soft_sleep_end(struct ibv_cq *cq);

@@ -264,31 +264,29 @@ void soft_untrusted_fd_close_all(struct soft_untrusted_fd_fds *fds, uint64_t who
     fds->count = 0;
 }
 
-bool soft_untrusted_fd_hear(int fd, uint64_t who) {
+/* briefly: nothing is closed here, and nothing is taken behind a descriptor. False: there may be more. */
+static bool hear(int fd, uint64_t who, bool briefly) {
     uint8_t ring[8];
     struct soft_untrusted_fd_fds fds;
     bool cut;
     for (int i = 0; i < RINGS_AT_ONCE; i++) {
         if (soft_untrusted_fd_recv(fd, ring, sizeof ring, &fds, &cut) < 0)
             return true;
+        for (unsigned k = 0; briefly && k < fds.count; k++)
+            close_elsewhere(fds.fd[k], who);
+        if (briefly && fds.count > 0)
+            return false;
         soft_untrusted_fd_close_all(&fds, who);
     }
-    return false;
+    return briefly;
+}
+
+bool soft_untrusted_fd_hear(int fd, uint64_t who) {
+    return hear(fd, who, false);
 }
 
 bool soft_untrusted_fd_hear_briefly(int fd, uint64_t who) {
-    uint8_t ring[8];
-    struct soft_untrusted_fd_fds fds;
-    bool cut;
-    for (int i = 0; i < RINGS_AT_ONCE; i++) {
-        if (soft_untrusted_fd_recv(fd, ring, sizeof ring, &fds, &cut) < 0)
-            return true;
-        for (unsigned k = 0; k < fds.count; k++)
-            close_elsewhere(fds.fd[k], who);
-        if (fds.count > 0)
-            return false;
-    }
-    return true;
+    return hear(fd, who, true);
 }
 
 void soft_untrusted_fd_close_heard(int fd, uint64_t who) {

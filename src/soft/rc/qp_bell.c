@@ -151,15 +151,6 @@ static bool is_misused(struct soft_qp *qp) {
     return misused;
 }
 
-static void each_qp(void (*then)(struct soft_qp *)) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
-            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (qp)
-                then(qp);
-        }
-}
-
 static void serve(struct soft_qp *qp) {
     if (is_misused(qp) && qp->peer)
         soft_peer_drop(qp->peer);
@@ -169,7 +160,7 @@ static void serve(struct soft_qp *qp) {
 
 void soft_bells_if_wanted(void) {
     if (atomic_load_explicit(&wanted, memory_order_relaxed) && atomic_exchange(&wanted, false))
-        each_qp(serve);
+        soft_qp_each(serve);
 }
 
 /* Its copies keep neither end open. Other threads' locks are of no thread here. */
@@ -185,7 +176,7 @@ static void close_copies(struct soft_qp *qp) {
 }
 
 void soft_bells_forked(void) {
-    each_qp(close_copies);
+    soft_qp_each(close_copies);
     atomic_store(&wanted, false);
     open_ends = 0;
 }

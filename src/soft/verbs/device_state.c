@@ -50,15 +50,6 @@ static void tell_all(enum ibv_event_type type) {
     }
 }
 
-static void each_qp(void (*fn)(struct soft_qp *qp)) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
-            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (qp)
-                fn(qp);
-        }
-}
-
 /* ---- removal ------------------------------------------------------------------------------------------ */
 
 static void end_qp(struct soft_qp *qp) {
@@ -93,7 +84,7 @@ static int remove_device(enum soft_device_order order) {
         if (fatal && atomic_load(&ctx->removed) == removals)
             soft_async_event(&ctx->ibv, IBV_EVENT_DEVICE_FATAL, NULL);
     }
-    each_qp(end_qp);
+    soft_qp_each(end_qp);
     if (order == ORDER_FATAL_ONLY)
         soft_cm_device_removed_untold();
     else if (order != ORDER_REMOVAL_FIRST)
@@ -122,7 +113,7 @@ static int set_port(bool down) {
     if (atomic_exchange(&soft_port_down, down) == down)
         return -EALREADY;
     soft_fault_update();
-    each_qp(show_port);
+    soft_qp_each(show_port);
     tell_all(down ? IBV_EVENT_PORT_ERR : IBV_EVENT_PORT_ACTIVE);
     if (down)
         soft_cm_mcast_lost();

@@ -105,16 +105,23 @@ void soft_qp_forked(void) {
     soft_qp_block_count = 0;
 }
 
-/* Every lock holder of before is gone once each lock was free or taken anew. */
-void soft_qp_quiesce(void) {
+void soft_qp_each(void (*then)(struct soft_qp *qp)) {
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (!qp)
-                continue;
-            spin_lock(&qp->lock);
-            spin_unlock(&qp->lock);
+            if (qp)
+                then(qp);
         }
+}
+
+static void pass_lock(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    spin_unlock(&qp->lock);
+}
+
+/* Every lock holder of before is gone once each lock was free or taken anew. */
+void soft_qp_quiesce(void) {
+    soft_qp_each(pass_lock);
 }
 
 static struct soft_told told_to_nobody; /* of those without a ring */

@@ -267,6 +267,7 @@ extern struct soft_qp_block {
 extern unsigned soft_qp_block_count;
 uint32_t soft_qp_place(uint32_t qpn); /* control lock: of one of ours, below SOFT_SHM_PAGE_QPS */
 void soft_qp_numbers_reset(void);     /* control lock */
+void soft_qp_each(void (*then)(struct soft_qp *qp)); /* control lock */
 void soft_qp_quiesce(void); /* control lock: waits until no QP lock holder from before is left */
 
 /*
