@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * softverbs_bell_test.c - bells of queue pairs: given to whom, counted where, how many, until when; and peers that lie
+ * about them, misuse them, or know nothing of them.
+ */
+#include "support/softverbs_hostile.h"
+#include "support/softverbs_sleep.h"
+
+#include <sys/resource.h>
+
+#include "soft/ipc/shm_page.h"
+#include "soft/rc/qp_bell.h"
+#include "soft/verbs/cq.h"
+
+static int bells_of(const struct ibv_qp *ibqp) {
+    const struct soft_qp *qp = soft_qp_of(ibqp);
+    soft_lock();
+    int count = (qp->bell_in > 0) + (qp->bell_out > 0);
+    soft_unlock();
+    return count;
+}
+
+/* Another CQ of this word is armed: its thread is woken by the engine, which needs to hear. */
+static void a_word_of_two_queues_rings_both(void **state) {
+    struct soft_cq *cq = soft_cq_of(sleep_pair.b.rcq);
+    int fd;
+    (void)state;
+    must(sleep_may(SLEEP_ON_BELLS, &fd));
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
+    atomic_fetch_add(&soft_shm_page->cq[cq->shm_index].armed, 1);
+    tcp_recv(&sleep_pair, 1, 0, 4096, 1);
+    must(sv_send(&sleep_pair.a, 0, 0, 512, 0) == 0);
+    assert_ptr_equal(sv_cq_event(sleep_pair.b.channel), sleep_pair.b.rcq); /* by the engine */
+    atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, 1);
+    (void)soft_sleep_end(sleep_pair.b.rcq);
+    tcp_expect(sleep_pair.b.rcq, 1, IBV_WC_SUCCESS);
+    assert_int_equal(sleep_armed_word(), 0);
+}
+
+/* A bell that nothing hears any more: the process's is rung. */
+static void a_bell_that_is_gone_is_not_relied_on(void **state) {
+    struct soft_qp *b = soft_qp_of(sleep_pair.b.qp);
+    int fd;
+    (void)state;
+    must(sleep_may(SLEEP_ON_BELLS, &fd));
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
+    must(shutdown(b->bell_in - 1, SHUT_RDWR) == 0);
+    tcp_recv(&sleep_pair, 1, 0, 4096, 1);
+    must(sv_send(&sleep_pair.a, 0, 0, 512, 0) == 0);
+    assert_ptr_equal(sv_cq_event(sleep_pair.b.channel), sleep_pair.b.rcq);
+    (void)soft_sleep_end(sleep_pair.b.rcq);
+    tcp_expect(sleep_pair.b.rcq, 1, IBV_WC_SUCCESS);
+}
+
+/* In whatever way the queue pair goes down, and a peer that is given none has none. */
+static void a_bell_ends_with_its_queue_pair(void **state) {
+    unsigned before = sv_fds();
+    struct tcp_pair first = sleep_pair;
+    int fd;
+    (void)state;
+    for (enum sv_down how = SV_TO_RESET; how < SV_DOWNS; how++) {
+        sv_pair(&sleep_pair.a, sleep_options.o, &sleep_pair.b, sleep_options.o);
+        assert_int_equal(bells_of(sleep_pair.b.qp), 0);
+        sv_wait_linked(&sleep_pair.a);
+        sv_until(sleep_has_bell(&sleep_pair.b, &sleep_pair.a));
+        must(sleep_may(SLEEP_ON_BELLS, &fd));
+        (void)soft_sleep_end(sleep_pair.b.rcq);
+        sv_take_down(&sleep_pair.b, how);
+        if (how == SV_TO_RESET)
+            assert_int_equal(bells_of(sleep_pair.b.qp), 0);
+        uint32_t index = soft_cq_of(sleep_pair.b.rcq)->shm_index;
+        sv_unpair(&sleep_pair.a, &sleep_pair.b);
+        assert_int_equal(atomic_load(&soft_shm_page->cq[index].armed), 0);
+        sv_until(sv_fds() == before);
+    }
+    sleep_pair = first;
+}
+
+/* A message from the other end of that queue pair of b's wakes it, by the channel. */
+static void the_channel_tells_of(struct ibv_qp *from, struct ibv_qp *to) {
+    struct sv_end a = sleep_pair.a, b = sleep_pair.b;
+    int fd;
+    a.qp = from;
+    b.qp = to;
+    must(sv_recv(&b, 1, 0, 4096) == 0 && sleep_may(SLEEP_ON_BELLS, &fd));
+    must(ibv_req_notify_cq(b.rcq, 0) == 0);
+    must(sv_send(&a, 0, 0, 512, 0) == 0);
+    assert_ptr_equal(sv_cq_event(b.channel), b.rcq);
+    (void)soft_sleep_end(b.rcq);
+    tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);
+}
+
+/* Bells are as many as a CQ may have, or as leave room for other descriptors; others ring the process's. */
+static void bells_are_limited(rlim_t descriptors, unsigned most) {
+    enum { MORE = SOFT_BELLS };
+    struct ibv_qp *a[MORE], *b[MORE];
+    struct rlimit before, limit;
+    must(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = descriptors < before.rlim_max ? descriptors : before.rlim_max;
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    for (unsigned i = 0; i < MORE; i++) {
+        a[i] = sv_qp(&sleep_pair.a);
+        b[i] = sv_qp(&sleep_pair.b);
+        struct sv_end of_a = sleep_pair.a;
+        of_a.qp = a[i];
+        sv_connect_qp(&sleep_pair.a, a[i], b[i]->qp_num);
+        sv_connect_qp(&sleep_pair.b, b[i], a[i]->qp_num);
+        sv_wait_linked(&of_a);
+    }
+    soft_lock();
+    unsigned bells = ld(soft_cq_of(sleep_pair.b.rcq)->bells);
+    soft_unlock();
+    assert_in_range(bells, 1, most);
+    the_channel_tells_of(a[MORE - 1], b[MORE - 1]);
+    for (unsigned i = 0; i < MORE; i++) {
+        must(soft_destroy_qp(a[i]) == 0);
+        must(soft_destroy_qp(b[i]) == 0);
+    }
+    assert_int_equal(ld(soft_cq_of(sleep_pair.b.rcq)->bells), 1);
+    must(setrlimit(RLIMIT_NOFILE, &before) == 0);
+}
+
+static void queue_pairs_beyond_the_limit_have_none(void **state) {
+    (void)state;
+    bells_are_limited(65536, SOFT_BELLS);
+}
+
+static void descriptors_are_left_for_others(void **state) {
+    (void)state;
+    bells_are_limited(128, 128 / 8);
+}
+
+/* Counted from the arming to the moment it fires, and no longer: CQs of the same word rely on that. */
+static void only_an_armed_queue_is_counted(void **state) {
+    int fd;
+    (void)state;
+    must(sleep_may(SLEEP_ON_BELLS, &fd));
+    assert_int_equal(sleep_armed_word(), 0);
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 1) == 0);
+    assert_int_equal(sleep_armed_word(), 1 + SOFT_ARMED_BELLS);
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
+    assert_int_equal(sleep_armed_word(), 1 + SOFT_ARMED_BELLS);
+    soft_cq_signal(soft_cq_of(sleep_pair.b.rcq), false);
+    assert_int_equal(sleep_armed_word(), 0);
+    assert_ptr_equal(sv_cq_event(sleep_pair.b.channel), sleep_pair.b.rcq);
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
+    must(soft_sleep_end(sleep_pair.b.rcq));
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
+    assert_int_equal(sleep_armed_word(), 1);
+    must(soft_cq_disarm(soft_cq_of(sleep_pair.b.rcq)));
+    assert_int_equal(sleep_armed_word(), 0);
+}
+
+/* Those that expect it, have one, are another's, or are none; and what is no bell, or no such message. */
+static void a_bell_that_is_none_is_not_taken(void **state) {
+    struct soft_qp *a = soft_qp_of(sleep_pair.a.qp);
+    const uint32_t from = sleep_pair.b.qp->qp_num, to = sleep_pair.a.qp->qp_num;
+    int had = a->bell_out, pair[2], pipes[2];
+    (void)state;
+    must(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0 && pipe(pipes) == 0);
+    const struct {
+        uint32_t from, to;
+        size_t bytes;
+        int file, out;
+        bool closed; /* it is a bell, at least */
+    } lies[] = {{from, to, 8, pair[0], had, true},
+                {from, to, 8, pipes[0], 0, false},
+                {from, to, 8, -1, 0, false},
+                {from, to, 12, pair[0], 0, false},
+                {from, to, 4, pair[0], 0, false},
+                {from + 1, to, 8, pair[0], 0, true},
+                {from, to ^ 0x800, 8, pair[0], 0, true}};
+    soft_lock();
+    for (unsigned i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        const uint32_t msg[3] = {lies[i].from, lies[i].to};
+        int given = lies[i].file < 0 ? -1 : dup(lies[i].file), file = given;
+        a->bell_out = lies[i].out;
+        soft_qp_bell_on_message(a->link_peer, msg, lies[i].bytes, file < 0 ? NULL : &file);
+        assert_int_equal(file, lies[i].closed ? -1 : given);
+        assert_int_equal(a->bell_out, lies[i].out);
+        assert_int_equal(given >= 0 && fcntl(given, F_GETFD) == -1, lies[i].closed);
+        if (file >= 0)
+            close(file);
+    }
+    a->bell_out = had;
+    soft_unlock();
+    for (unsigned i = 0; i < 2; i++) {
+        close(pair[i]);
+        close(pipes[i]);
+    }
+}
+
+static bool is_hung_up(void) {
+    struct soft_qp *b = soft_qp_of(sleep_pair.b.qp);
+    int fd;
+    if (sleep_may(SLEEP_ON_BELLS, &fd))
+        (void)soft_sleep_end(sleep_pair.b.rcq);
+    spin_lock(&b->lock);
+    bool gone = b->peer_gone;
+    spin_unlock(&b->lock);
+    return gone;
+}
+
+/* Which may be anything, and wait when it is closed. */
+static void a_peer_that_rings_with_a_descriptor_is_hung_up_on(void **state) {
+    unsigned before = sv_fds();
+    int file = memfd_create("odd", MFD_CLOEXEC);
+    (void)state;
+    hostile_say(soft_qp_of(sleep_pair.a.qp)->bell_out - 1, "", 1, &file, 1);
+    close(file);
+    sv_until(is_hung_up());
+    sv_until(sv_fds() < before); /* what it rang with, and the connection */
+}
+
+static void an_earlier_version_is_given_none(void **state) {
+    struct tcp_pair first = sleep_pair;
+    (void)state;
+    soft_lock();
+    soft_qp_of(sleep_pair.b.qp)->peer->takes_bells = false;
+    soft_unlock();
+    sv_pair(&sleep_pair.a, sleep_options.o, &sleep_pair.b, sleep_options.o);
+    sv_wait_linked(&sleep_pair.b);
+    soft_lock();
+    soft_cq_of(sleep_pair.b.rcq)->wants_bells = true;
+    soft_qp_bell_give(soft_qp_of(sleep_pair.b.qp));
+    soft_unlock();
+    assert_int_equal(bells_of(sleep_pair.b.qp), 0);
+    sv_unpair(&sleep_pair.a, &sleep_pair.b);
+    sleep_pair = first;
+}
+
+static int copies[3]; /* its bell, the peer's, and the set */
+
+static void has_no_copies(int fd) {
+    (void)fd;
+    for (unsigned i = 0; i < 3; i++)
+        must(fcntl(copies[i], F_GETFD) == -1);
+}
+
+static void a_forked_child_keeps_no_bells(void **state) {
+    sv_until(sleep_has_bell(&sleep_pair.a, &sleep_pair.b));
+    copies[0] = soft_qp_of(sleep_pair.b.qp)->bell_in - 1;
+    copies[1] = soft_qp_of(sleep_pair.b.qp)->bell_out - 1;
+    copies[2] = soft_bells_set(soft_cq_of(sleep_pair.b.rcq));
+    struct sv_child child = sv_fork(has_no_copies);
+    assert_int_equal(sv_join(&child), 0);
+    struct sleeper s;
+    tcp_recv(&sleep_pair, 1, 0, 4096, 1);
+    sleeper_start(&s, state);
+    must(sv_send(&sleep_pair.a, 0, 0, 512, 0) == 0);
+    sleeper_join(&s);
+    assert_false(s.told);
+}
+
+static enum sleep_way bells = SLEEP_ON_BELLS;
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SLEEP_TEST(a_word_of_two_queues_rings_both, bells),
+        SLEEP_TEST(a_bell_that_is_gone_is_not_relied_on, bells),
+        SLEEP_TEST(a_bell_ends_with_its_queue_pair, bells),
+        SLEEP_TEST(queue_pairs_beyond_the_limit_have_none, bells),
+        SLEEP_TEST(descriptors_are_left_for_others, bells),
+        SLEEP_TEST(only_an_armed_queue_is_counted, bells),
+        SLEEP_TEST(a_bell_that_is_none_is_not_taken, bells),
+        SLEEP_TEST(a_peer_that_rings_with_a_descriptor_is_hung_up_on, bells),
+        SLEEP_TEST(an_earlier_version_is_given_none, bells),
+        SLEEP_TEST(a_forked_child_keeps_no_bells, bells),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
