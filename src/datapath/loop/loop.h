@@ -48,6 +48,7 @@
 #define LOOP_WAKE_EVENT 1u /* sluice_wake() was called */
 #define LOOP_WAKE_ALLOC_WAIT 2u /* there is something to do in `alloc_wait` */
 #define LOOP_WAIT_SPIN_NS 50000u
+#define LOOP_SHORT_SLEEP_NS 20000u /* a sleep that was not worth it */
 #define LOOP_RATE_NS 1000000000ull /* over how long traffic is measured, at least */
 #define LOOP_STALL_NS 1000000u     /* at work for longer without a look around: a stall */
 

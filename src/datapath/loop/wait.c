@@ -38,7 +38,6 @@
 #define YIELD_RAN_NS 1000u  /* a yield that took longer let another thread run */
 #define LOOK_NS 6000u       /* about what it costs to fall asleep and to be woken */
 #define LOOK_TURNS 256u     /* of these at most, where the clock stands still */
-#define SHORT_NS 20000u     /* a sleep that was not worth it */
 #define REARM_TURNS 64      /* turns in a row that may find something while arming */
 
 void loop_set_idle(struct sluice_loop *l, sluice_idle idle) {
@@ -205,12 +204,12 @@ static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         int timeout = timeout_ms(l, until_ns);
         bool taken =
             loop_is_revoked(l) && !(loop_discards(l) & LOOP_REVOKED); /* its thread shall leave */
+        uint64_t begin = loop_clock(l);
         l->totals.sleeps++;
         loop_publish(l); /* it may be a long time */
         loop_publish_memory(l);
-        uint64_t begin = loop_clock(l);
         wait_and_drain(l, taken ? 0 : timeout);
-        l->slept_short = loop_clock(l) - begin < SHORT_NS;
+        l->slept_short = loop_clock(l) - begin < LOOP_SHORT_SLEEP_NS;
         loop_span_begin(l);
     }
     sleep_end(l);
