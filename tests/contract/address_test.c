@@ -41,8 +41,9 @@ static struct sockaddr_in elsewhere(void) { /* TEST-NET-3: nobody's address */
 
 /* ---- bind ------------------------------------------------------------------------------------------------ */
 
-static void an_address_binds_the_device(void **state) {
-    (void)state;
+#define CHANNEL_TEST(name) TEST_WITH(open_channel, close_channel, name)
+
+CHANNEL_TEST(an_address_binds_the_device) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_null(id->verbs);
     assert_int_equal(bind_to(id, ct_address(0)), 0);
@@ -54,8 +55,7 @@ static void an_address_binds_the_device(void **state) {
     ct_destroy(id);
 }
 
-static void the_wildcard_binds_no_device(void **state) {
-    (void)state;
+CHANNEL_TEST(the_wildcard_binds_no_device) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(bind_to(id, ct_any(0)), 0);
     assert_null(id->verbs);
@@ -63,8 +63,7 @@ static void the_wildcard_binds_no_device(void **state) {
     ct_destroy(id);
 }
 
-static void bind_errors(void **state) {
-    (void)state;
+CHANNEL_TEST(bind_errors) {
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr unknown = {.sa_family = AF_UNIX};
     assert_fails(rdma_bind_addr(id, NULL), EINVAL);
@@ -75,8 +74,7 @@ static void bind_errors(void **state) {
     ct_destroy(id);
 }
 
-static void an_exact_clash_is_eaddrinuse(void **state) {
-    (void)state;
+CHANNEL_TEST(an_exact_clash_is_eaddrinuse) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel), *c = ct_id(channel);
     assert_int_equal(bind_to(a, ct_address(0)), 0);
     assert_fails(bind_to(b, ct_address(port_of(a))), EADDRINUSE);
@@ -86,8 +84,7 @@ static void an_exact_clash_is_eaddrinuse(void **state) {
     ct_destroy(c);
 }
 
-static void a_wildcard_clash_is_eaddrnotavail(void **state) {
-    (void)state;
+CHANNEL_TEST(a_wildcard_clash_is_eaddrnotavail) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind_to(a, ct_any(0)), 0);
     assert_fails(bind_to(b, ct_address(port_of(a))), EADDRNOTAVAIL);
@@ -100,8 +97,7 @@ static void a_wildcard_clash_is_eaddrnotavail(void **state) {
     ct_destroy(b);
 }
 
-static void port_spaces_do_not_clash(void **state) {
-    (void)state;
+CHANNEL_TEST(port_spaces_do_not_clash) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_ud_id(channel);
     assert_int_equal(bind_to(a, ct_address(0)), 0);
     assert_int_equal(bind_to(b, ct_address(port_of(a))), 0);
@@ -109,8 +105,7 @@ static void port_spaces_do_not_clash(void **state) {
     ct_destroy(b);
 }
 
-static void a_port_is_free_again_after_destroy(void **state) {
-    (void)state;
+CHANNEL_TEST(a_port_is_free_again_after_destroy) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     uint16_t port = ct_listen(a, 1);
     ct_destroy(a);
@@ -118,8 +113,7 @@ static void a_port_is_free_again_after_destroy(void **state) {
     ct_destroy(b);
 }
 
-static void reuseaddr_shares_a_port_until_somebody_listens(void **state) {
-    (void)state;
+CHANNEL_TEST(reuseaddr_shares_a_port_until_somebody_listens) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel), *c = ct_id(channel);
     assert_int_equal(set_flag(a, RDMA_OPTION_ID_REUSEADDR, 1), 0);
     assert_int_equal(set_flag(b, RDMA_OPTION_ID_REUSEADDR, 1), 0);
@@ -136,8 +130,7 @@ static void reuseaddr_shares_a_port_until_somebody_listens(void **state) {
     ct_destroy(c);
 }
 
-static void reuseaddr_may_be_set_while_bound_but_not_taken_back(void **state) {
-    (void)state;
+CHANNEL_TEST(reuseaddr_may_be_set_while_bound_but_not_taken_back) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind_to(a, ct_address(0)), 0);
     assert_int_equal(set_flag(a, RDMA_OPTION_ID_REUSEADDR, 1), 0);
@@ -150,8 +143,7 @@ static void reuseaddr_may_be_set_while_bound_but_not_taken_back(void **state) {
 
 /* ---- listen ------------------------------------------------------------------------------------------------ */
 
-static void listen_binds_by_itself(void **state) {
-    (void)state;
+CHANNEL_TEST(listen_binds_by_itself) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(rdma_listen(id, 1), 0);
     assert_int_not_equal(port_of(id), 0);
@@ -159,8 +151,7 @@ static void listen_binds_by_itself(void **state) {
     ct_destroy(id);
 }
 
-static void a_resolved_id_does_not_listen(void **state) {
-    (void)state;
+CHANNEL_TEST(a_resolved_id_does_not_listen) {
     struct rdma_cm_id *id = ct_id(channel);
     ct_resolve_addr(id, 4711);
     assert_fails(rdma_listen(id, 1), EINVAL);
@@ -169,8 +160,7 @@ static void a_resolved_id_does_not_listen(void **state) {
 
 /* ---- resolve ------------------------------------------------------------------------------------------------- */
 
-static void resolve_errors(void **state) {
-    (void)state;
+CHANNEL_TEST(resolve_errors) {
     struct rdma_cm_id *id = ct_id(channel), *other = ct_id(channel);
     struct sockaddr_in dst = ct_address(4711), far = elsewhere();
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
@@ -190,8 +180,7 @@ static void resolve_errors(void **state) {
     ct_destroy(id);
 }
 
-static void resolve_keeps_what_was_bound(void **state) {
-    (void)state;
+CHANNEL_TEST(resolve_keeps_what_was_bound) {
     struct rdma_cm_id *id = ct_id(channel);
     ct_bind(id, 0);
     uint16_t port = port_of(id);
@@ -200,8 +189,7 @@ static void resolve_keeps_what_was_bound(void **state) {
     ct_destroy(id);
 }
 
-static void the_source_given_to_resolve_is_bound(void **state) {
-    (void)state;
+CHANNEL_TEST(the_source_given_to_resolve_is_bound) {
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in src = ct_address(0), dst = ct_address(4711);
     assert_int_equal(rdma_resolve_addr(id, (struct sockaddr *)&src, (struct sockaddr *)&dst, 2000),
@@ -213,8 +201,7 @@ static void the_source_given_to_resolve_is_bound(void **state) {
 }
 
 /* An address that the device cannot reach: the call or the event says so, and the id tries again. */
-static void a_failed_resolution_may_be_repeated(void **state) {
-    (void)state;
+CHANNEL_TEST(a_failed_resolution_may_be_repeated) {
     if (facts.reaches_elsewhere)
         skip();
     struct rdma_cm_id *id = ct_id(channel);
@@ -233,8 +220,7 @@ static void a_failed_resolution_may_be_repeated(void **state) {
 
 /* ---- what needs another state ---------------------------------------------------------------------------------- */
 
-static void calls_that_need_a_device_are_einval_without(void **state) {
-    (void)state;
+CHANNEL_TEST(calls_that_need_a_device_are_einval_without) {
     if (facts.crashes_without_device)
         ct_skip("the library looks at a device that is not there, and crashes");
     struct rdma_cm_id *id = ct_id(channel);
@@ -247,8 +233,7 @@ static void calls_that_need_a_device_are_einval_without(void **state) {
     ct_destroy(id);
 }
 
-static void calls_on_a_fresh_id_are_einval(void **state) {
-    (void)state;
+CHANNEL_TEST(calls_on_a_fresh_id_are_einval) {
     struct rdma_cm_id *id = ct_id(channel);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
     int mask;
@@ -261,8 +246,7 @@ static void calls_on_a_fresh_id_are_einval(void **state) {
     ct_destroy(id);
 }
 
-static void calls_out_of_order_are_einval(void **state) {
-    (void)state;
+CHANNEL_TEST(calls_out_of_order_are_einval) {
     struct rdma_cm_id *id = ct_id(channel);
     struct rdma_conn_param param = ct_param(NULL, 0);
     ct_bind(id, 0);
@@ -282,8 +266,7 @@ static void calls_out_of_order_are_einval(void **state) {
     ct_destroy(id);
 }
 
-static void a_listener_does_not_connect(void **state) {
-    (void)state;
+CHANNEL_TEST(a_listener_does_not_connect) {
     struct rdma_cm_id *id = ct_id(channel);
     struct rdma_conn_param param = ct_param(NULL, 0);
     struct sockaddr_in dst = ct_address(4711);
@@ -301,8 +284,7 @@ static void a_listener_does_not_connect(void **state) {
 
 /* ---- options --------------------------------------------------------------------------------------------------- */
 
-static void option_errors(void **state) {
-    (void)state;
+CHANNEL_TEST(option_errors) {
     struct rdma_cm_id *id = ct_id(channel), *ud = ct_ud_id(channel);
     uint8_t byte = 10;
     int word = 1;
@@ -322,8 +304,7 @@ static void option_errors(void **state) {
     ct_destroy(ud);
 }
 
-static void getaddrinfo_gives_what_the_calls_take(void **state) {
-    (void)state;
+CHANNEL_TEST(getaddrinfo_gives_what_the_calls_take) {
     struct rdma_addrinfo *res, hints = {.ai_flags = RAI_NUMERICHOST, .ai_port_space = RDMA_PS_TCP};
     char text[INET_ADDRSTRLEN];
     struct sockaddr_in addr = ct_address(0);
@@ -347,29 +328,5 @@ static void getaddrinfo_gives_what_the_calls_take(void **state) {
 }
 
 int main(void) {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_channel, close_channel)
-    const struct CMUnitTest tests[] = {
-        TEST(an_address_binds_the_device),
-        TEST(the_wildcard_binds_no_device),
-        TEST(bind_errors),
-        TEST(an_exact_clash_is_eaddrinuse),
-        TEST(a_wildcard_clash_is_eaddrnotavail),
-        TEST(port_spaces_do_not_clash),
-        TEST(a_port_is_free_again_after_destroy),
-        TEST(reuseaddr_shares_a_port_until_somebody_listens),
-        TEST(reuseaddr_may_be_set_while_bound_but_not_taken_back),
-        TEST(listen_binds_by_itself),
-        TEST(a_resolved_id_does_not_listen),
-        TEST(resolve_errors),
-        TEST(resolve_keeps_what_was_bound),
-        TEST(the_source_given_to_resolve_is_bound),
-        TEST(a_failed_resolution_may_be_repeated),
-        TEST(calls_that_need_a_device_are_einval_without),
-        TEST(calls_on_a_fresh_id_are_einval),
-        TEST(calls_out_of_order_are_einval),
-        TEST(a_listener_does_not_connect),
-        TEST(option_errors),
-        TEST(getaddrinfo_gives_what_the_calls_take),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

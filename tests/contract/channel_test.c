@@ -19,16 +19,14 @@ static struct rdma_cm_id *queued(struct rdma_event_channel *channel) {
 
 /* ---- the descriptor -------------------------------------------------------------------------------------- */
 
-static void the_descriptor_is_close_on_exec_and_blocking(void **state) {
-    (void)state;
+TEST(the_descriptor_is_close_on_exec_and_blocking) {
     struct rdma_event_channel *channel = ct_channel();
     assert_true(fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
     assert_false(fcntl(channel->fd, F_GETFL) & O_NONBLOCK);
     rdma_destroy_event_channel(channel);
 }
 
-static void readable_exactly_while_events_are_queued(void **state) {
-    (void)state;
+TEST(readable_exactly_while_events_are_queued) {
     struct rdma_event_channel *channel = ct_channel();
     assert_false(ct_readable(channel, 0));
     struct rdma_cm_id *a = queued(channel), *b = queued(channel);
@@ -42,8 +40,7 @@ static void readable_exactly_while_events_are_queued(void **state) {
 }
 
 /* Fetched but not acknowledged is not queued any more. */
-static void an_unacknowledged_event_is_not_readable(void **state) {
-    (void)state;
+TEST(an_unacknowledged_event_is_not_readable) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = queued(channel);
     struct rdma_cm_event *event = ct_expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -53,8 +50,7 @@ static void an_unacknowledged_event_is_not_readable(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void nonblocking_and_empty_is_eagain(void **state) {
-    (void)state;
+TEST(nonblocking_and_empty_is_eagain) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_event *event;
     assert_int_equal(fcntl(channel->fd, F_SETFL, O_NONBLOCK), 0);
@@ -67,8 +63,7 @@ static void nonblocking_and_empty_is_eagain(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void an_edge_for_every_queued_event(void **state) {
-    (void)state;
+TEST(an_edge_for_every_queued_event) {
     struct rdma_event_channel *channel = ct_channel();
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event want = {.events = EPOLLIN | EPOLLET}, got;
@@ -90,8 +85,7 @@ static void an_edge_for_every_queued_event(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void errors_of_fetch_and_ack(void **state) {
-    (void)state;
+TEST(errors_of_fetch_and_ack) {
     struct rdma_event_channel *channel = ct_channel();
     assert_fails(rdma_get_cm_event(channel, NULL), EINVAL);
     assert_fails(rdma_ack_cm_event(NULL), EINVAL);
@@ -108,8 +102,7 @@ static int fetch_one(void *arg) {
     return rdma_ack_cm_event(event) ? -1 : type;
 }
 
-static void a_blocked_fetch_wakes_up(void **state) {
-    (void)state;
+TEST(a_blocked_fetch_wakes_up) {
     struct rdma_event_channel *channel = ct_channel();
     struct ct_thread thread;
     ct_thread_start(&thread, fetch_one, channel);
@@ -122,8 +115,7 @@ static void a_blocked_fetch_wakes_up(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void each_event_goes_to_one_of_the_threads(void **state) {
-    (void)state;
+TEST(each_event_goes_to_one_of_the_threads) {
     enum { COUNT = 8 };
     struct rdma_event_channel *channel = ct_channel();
     struct ct_thread thread[COUNT];
@@ -148,8 +140,7 @@ static void on_signal(int number) {
 }
 
 /* Without SA_RESTART a signal ends the wait. */
-static void a_signal_interrupts_the_fetch(void **state) {
-    (void)state;
+TEST(a_signal_interrupts_the_fetch) {
     struct rdma_event_channel *channel = ct_channel();
     struct sigaction action = {.sa_handler = on_signal}, old;
     assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
@@ -171,8 +162,7 @@ static int destroy_call(void *id) {
     return rdma_destroy_id(id);
 }
 
-static void destroy_waits_for_the_fetched_event(void **state) {
-    (void)state;
+TEST(destroy_waits_for_the_fetched_event) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = queued(channel);
     struct rdma_cm_event *event = ct_expect(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -184,8 +174,7 @@ static void destroy_waits_for_the_fetched_event(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void destroy_discards_what_was_not_fetched(void **state) {
-    (void)state;
+TEST(destroy_discards_what_was_not_fetched) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *gone = queued(channel), *stays = ct_id(channel);
     struct sockaddr_in dst = ct_address(4712);
@@ -200,7 +189,7 @@ static void destroy_discards_what_was_not_fetched(void **state) {
 }
 
 /* CONNECT_REQUEST counts on the listener, not on the new id. */
-static void a_request_holds_its_listener_not_its_id(void **state) {
+CT_WITH(ct_listening, a_request_holds_its_listener_not_its_id) {
     struct ct_pair *pair = *state;
     pair->active = ct_connect(pair->active_channel, pair->port);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -213,7 +202,7 @@ static void a_request_holds_its_listener_not_its_id(void **state) {
     pair->listener = NULL;
 }
 
-static void acknowledging_in_any_order_and_thread(void **state) {
+CT_WITH(ct_connected, acknowledging_in_any_order_and_thread) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *other = queued(pair->passive_channel);
     struct rdma_cm_event *first = ct_expect(pair->passive_channel, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -236,8 +225,7 @@ static int migrate_call(void *arg) {
     return rdma_migrate_id(move->id, move->to);
 }
 
-static void migration_takes_unfetched_events_along(void **state) {
-    (void)state;
+TEST(migration_takes_unfetched_events_along) {
     struct rdma_event_channel *from = ct_channel(), *to = ct_channel();
     struct rdma_cm_id *id = queued(from);
     assert_int_equal(rdma_migrate_id(id, to), 0);
@@ -253,8 +241,7 @@ static void migration_takes_unfetched_events_along(void **state) {
     rdma_destroy_event_channel(to);
 }
 
-static void migration_waits_for_the_fetched_event(void **state) {
-    (void)state;
+TEST(migration_waits_for_the_fetched_event) {
     struct rdma_event_channel *from = ct_channel(), *to = ct_channel();
     struct rdma_cm_id *id = queued(from);
     struct rdma_cm_event *event = ct_expect(from, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -269,8 +256,7 @@ static void migration_waits_for_the_fetched_event(void **state) {
     rdma_destroy_event_channel(to);
 }
 
-static void a_listeners_migration_moves_its_future_requests(void **state) {
-    (void)state;
+TEST(a_listeners_migration_moves_its_future_requests) {
     struct ct_pair pair;
     ct_pair_listen(&pair);
     struct rdma_event_channel *to = ct_channel();
@@ -285,8 +271,7 @@ static void a_listeners_migration_moves_its_future_requests(void **state) {
     rdma_destroy_event_channel(to);
 }
 
-static void a_listeners_migration_moves_its_unfetched_requests(void **state) {
-    (void)state;
+TEST(a_listeners_migration_moves_its_unfetched_requests) {
     struct ct_pair pair;
     struct rdma_cm_event *event;
     ct_pair_listen(&pair);
@@ -308,8 +293,7 @@ static void a_listeners_migration_moves_its_unfetched_requests(void **state) {
 }
 
 /* In the handler of a request its new id may move before the event is acknowledged. */
-static void a_new_id_may_move_before_the_acknowledgement(void **state) {
-    (void)state;
+TEST(a_new_id_may_move_before_the_acknowledgement) {
     struct ct_pair pair;
     ct_pair_listen(&pair);
     struct rdma_event_channel *to = ct_channel();
@@ -327,25 +311,5 @@ static void a_new_id_may_move_before_the_acknowledgement(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_descriptor_is_close_on_exec_and_blocking),
-        cmocka_unit_test(readable_exactly_while_events_are_queued),
-        cmocka_unit_test(an_unacknowledged_event_is_not_readable),
-        cmocka_unit_test(nonblocking_and_empty_is_eagain),
-        cmocka_unit_test(an_edge_for_every_queued_event),
-        cmocka_unit_test(errors_of_fetch_and_ack),
-        cmocka_unit_test(a_blocked_fetch_wakes_up),
-        cmocka_unit_test(each_event_goes_to_one_of_the_threads),
-        cmocka_unit_test(a_signal_interrupts_the_fetch),
-        cmocka_unit_test(destroy_waits_for_the_fetched_event),
-        cmocka_unit_test(destroy_discards_what_was_not_fetched),
-        CT_WITH(ct_listening, a_request_holds_its_listener_not_its_id),
-        CT_WITH(ct_connected, acknowledging_in_any_order_and_thread),
-        cmocka_unit_test(migration_takes_unfetched_events_along),
-        cmocka_unit_test(migration_waits_for_the_fetched_event),
-        cmocka_unit_test(a_listeners_migration_moves_its_future_requests),
-        cmocka_unit_test(a_listeners_migration_moves_its_unfetched_requests),
-        cmocka_unit_test(a_new_id_may_move_before_the_acknowledgement),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -9,14 +9,13 @@ enum { REJECT_CONSUMER = 28 };
 
 /* ---- set-up ------------------------------------------------------------------------------------------ */
 
-static void with_a_qp_the_active_side_sees_established(void **state) {
+CT_WITH(ct_connected_qps, with_a_qp_the_active_side_sees_established) {
     struct ct_pair *pair = *state;
     ct_silent(pair->active_channel);
     ct_silent(pair->passive_channel);
 }
 
-static void without_a_qp_the_active_side_sees_connect_response(void **state) {
-    (void)state;
+TEST(without_a_qp_the_active_side_sees_connect_response) {
     struct ct_pair pair;
     if (facts.device_connects) {
         ct_pair_resolve(&pair);
@@ -30,8 +29,7 @@ static void without_a_qp_the_active_side_sees_connect_response(void **state) {
     ct_pair_free(&pair);
 }
 
-static void a_resolved_id_knows_device_and_route(void **state) {
-    (void)state;
+TEST(a_resolved_id_knows_device_and_route) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = ct_id(channel);
     assert_null(id->verbs);
@@ -50,7 +48,7 @@ static void a_resolved_id_knows_device_and_route(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void a_request_carries_addresses_and_the_listeners_context(void **state) {
+CT_WITH(ct_listening, a_request_carries_addresses_and_the_listeners_context) {
     struct ct_pair *pair = *state;
     pair->listener->context = pair;
     pair->active = ct_id(pair->active_channel);
@@ -78,7 +76,7 @@ static void a_request_carries_addresses_and_the_listeners_context(void **state) 
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void only_a_request_names_the_listener(void **state) {
+CT_WITH(ct_requested, only_a_request_names_the_listener) {
     struct ct_pair *pair = *state;
     ct_pair_accept(pair);
     struct rdma_cm_event *event =
@@ -95,7 +93,7 @@ static void only_a_request_names_the_listener(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void the_passive_established_carries_no_data(void **state) {
+CT_WITH(ct_requested, the_passive_established_carries_no_data) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param("hello", 5);
     ct_qp_for_device(pair->passive);
@@ -115,7 +113,7 @@ static void the_passive_established_carries_no_data(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void one_listener_takes_many_connections(void **state) {
+CT_WITH(ct_listening, one_listener_takes_many_connections) {
     struct ct_pair *pair = *state;
     enum {
         COUNT = 16
@@ -138,7 +136,7 @@ static void one_listener_takes_many_connections(void **state) {
 }
 
 /* A wildcard listener hears every address of the device. */
-static void a_wildcard_listener_shows_the_address_that_was_called(void **state) {
+CT_WITH(ct_listening, a_wildcard_listener_shows_the_address_that_was_called) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *any = ct_id(pair->passive_channel);
     struct sockaddr_in addr = ct_any(0);
@@ -156,7 +154,7 @@ static void a_wildcard_listener_shows_the_address_that_was_called(void **state) 
 /* ---- giving up ---------------------------------------------------------------------------------------- */
 
 /* The request is there, the peer has gone: no event before accept, and accept says so. */
-static void accepting_a_request_that_was_given_up_fails(void **state) {
+CT_WITH(ct_requested, accepting_a_request_that_was_given_up_fails) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->active);
     pair->active = NULL;
@@ -167,7 +165,7 @@ static void accepting_a_request_that_was_given_up_fails(void **state) {
     ct_silent(pair->passive_channel);
 }
 
-static void giving_up_after_the_reply_is_reject_28(void **state) {
+CT_WITH(ct_requested, giving_up_after_the_reply_is_reject_28) {
     struct ct_pair *pair = *state;
     ct_pair_accept(pair);
     assert_true(ct_readable(pair->active_channel, facts.wait_ms)); /* the reply is there */
@@ -182,8 +180,7 @@ static void giving_up_after_the_reply_is_reject_28(void **state) {
 }
 
 /* Traffic that comes before the confirmation is one: the application may say so. */
-static void notify_establishes_the_passive_side(void **state) {
-    (void)state;
+TEST(notify_establishes_the_passive_side) {
     struct ct_pair pair;
     if (facts.device_connects)
         ct_skip("the device confirms, and there is nothing to say");
@@ -202,7 +199,7 @@ static void notify_establishes_the_passive_side(void **state) {
 
 /* ---- the end ------------------------------------------------------------------------------------------ */
 
-static void disconnect_is_one_event_at_each_side_then_timewait(void **state) {
+CT_WITH(ct_connected, disconnect_is_one_event_at_each_side_then_timewait) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_disconnect(pair->active), 0);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
@@ -220,7 +217,7 @@ static void disconnect_is_one_event_at_each_side_then_timewait(void **state) {
     ct_silent(pair->passive_channel);
 }
 
-static void destroying_a_connected_id_disconnects_the_peer(void **state) {
+CT_WITH(ct_connected, destroying_a_connected_id_disconnects_the_peer) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->active);
     pair->active = NULL;
@@ -235,8 +232,7 @@ static void destroying_a_connected_id_disconnects_the_peer(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
-static void an_unconnected_id_may_go_at_any_state(void **state) {
-    (void)state;
+TEST(an_unconnected_id_may_go_at_any_state) {
     struct rdma_event_channel *channel = ct_channel();
     ct_destroy(ct_id(channel));
     struct rdma_cm_id *id = ct_id(channel);
@@ -254,21 +250,5 @@ static void an_unconnected_id_may_go_at_any_state(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_connected_qps, with_a_qp_the_active_side_sees_established),
-        cmocka_unit_test(without_a_qp_the_active_side_sees_connect_response),
-        cmocka_unit_test(a_resolved_id_knows_device_and_route),
-        CT_WITH(ct_listening, a_request_carries_addresses_and_the_listeners_context),
-        CT_WITH(ct_requested, only_a_request_names_the_listener),
-        CT_WITH(ct_requested, the_passive_established_carries_no_data),
-        CT_WITH(ct_listening, one_listener_takes_many_connections),
-        CT_WITH(ct_listening, a_wildcard_listener_shows_the_address_that_was_called),
-        CT_WITH(ct_requested, accepting_a_request_that_was_given_up_fails),
-        CT_WITH(ct_requested, giving_up_after_the_reply_is_reject_28),
-        cmocka_unit_test(notify_establishes_the_passive_side),
-        CT_WITH(ct_connected, disconnect_is_one_event_at_each_side_then_timewait),
-        CT_WITH(ct_connected, destroying_a_connected_id_disconnects_the_peer),
-        cmocka_unit_test(an_unconnected_id_may_go_at_any_state),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

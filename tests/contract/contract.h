@@ -49,7 +49,7 @@
  * returned, and 77 where there is no device.
  */
 void ct_start(void);
-#define ct_run(tests) (ct_start(), cmocka_run_group_tests(tests, NULL, NULL))
+#define ct_run() (ct_start(), tests_run(NULL, NULL))
 
 /* Ends the test as skipped and says why: this device cannot show it. */
 #define ct_skip(reason)                                                                            \
@@ -166,7 +166,7 @@ void ct_pair_free(struct ct_pair *pair);  /* what is not NULL */
  * A test that finds such a pair in *state, so far as the first word says, and leaves it to be freed: ct_listening,
  * ct_resolved, ct_requested, ct_connected (ct_pair_up()) or ct_connected_qps (ct_pair_up_qp()).
  */
-#define CT_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, ct_freed)
+#define CT_WITH(set_up, name) TEST_WITH(set_up, ct_freed, name)
 int ct_listening(void **state);
 int ct_resolved(void **state);
 int ct_requested(void **state);

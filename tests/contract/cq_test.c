@@ -64,8 +64,9 @@ static void take(void) {
 
 /* ---- arming ---------------------------------------------------------------------------------------------- */
 
-static void an_armed_queue_gives_one_event_and_must_be_armed_again(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
+WITH(open_default, an_armed_queue_gives_one_event_and_must_be_armed_again) {
     receives(6);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
     message(0);
@@ -84,8 +85,7 @@ static void an_armed_queue_gives_one_event_and_must_be_armed_again(void **state)
     no_event(&b);
 }
 
-static void an_unarmed_queue_is_silent(void **state) {
-    (void)state;
+WITH(open_default, an_unarmed_queue_is_silent) {
     receives(1);
     message(IBV_SEND_SIGNALED | IBV_SEND_SOLICITED);
     take();
@@ -95,8 +95,7 @@ static void an_unarmed_queue_is_silent(void **state) {
 }
 
 /* Applications poll again after arming, and need not be told of what they find there. */
-static void a_completion_from_before_the_arming(void **state) {
-    (void)state;
+WITH(open_default, a_completion_from_before_the_arming) {
     receives(2);
     message(IBV_SEND_SIGNALED);
     ct_wc(a.scq, 1, IBV_WC_SUCCESS); /* so it was received */
@@ -112,8 +111,7 @@ static void a_completion_from_before_the_arming(void **state) {
     take();
 }
 
-static void send_completions_fire_too(void **state) {
-    (void)state;
+WITH(open_default, send_completions_fire_too) {
     receives(1);
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
     message(IBV_SEND_SIGNALED);
@@ -122,8 +120,7 @@ static void send_completions_fire_too(void **state) {
     ct_wc(a.scq, 1, IBV_WC_SUCCESS);
 }
 
-static void solicited_only_waits_for_a_solicited_message(void **state) {
-    (void)state;
+WITH(open_default, solicited_only_waits_for_a_solicited_message) {
     receives(4);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
     message(0);
@@ -144,8 +141,7 @@ static void solicited_only_waits_for_a_solicited_message(void **state) {
     take();
 }
 
-static void an_error_counts_as_solicited(void **state) {
-    (void)state;
+WITH(open_default, an_error_counts_as_solicited) {
     receives(1);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
     assert_int_equal(ct_to(&b, IBV_QPS_ERR), 0);
@@ -158,8 +154,7 @@ static void an_error_counts_as_solicited(void **state) {
 
 /* ---- the descriptor ---------------------------------------------------------------------------------------- */
 
-static void readable_exactly_while_an_event_waits(void **state) {
-    (void)state;
+WITH(open_default, readable_exactly_while_an_event_waits) {
     struct ibv_cq *cq;
     void *context;
     assert_int_equal(fcntl(b.channel->fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
@@ -193,8 +188,7 @@ static int wait_for_event(void *arg) {
     return 0;
 }
 
-static void a_blocked_thread_is_woken(void **state) {
-    (void)state;
+WITH(open_default, a_blocked_thread_is_woken) {
     struct ct_thread thread;
     receives(1);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
@@ -211,8 +205,7 @@ static int destroy_cq(void *cq) {
     return ibv_destroy_cq(cq);
 }
 
-static void destroying_a_queue_waits_for_its_events(void **state) {
-    (void)state;
+WITH(open_default, destroying_a_queue_waits_for_its_events) {
     struct ibv_cq *cq = NULL;
     void *context;
     receives(2);
@@ -236,8 +229,7 @@ static void destroying_a_queue_waits_for_its_events(void **state) {
     assert_non_null(b.rcq);
 }
 
-static void an_event_nobody_fetched_goes_with_its_queue(void **state) {
-    (void)state;
+WITH(open_default, an_event_nobody_fetched_goes_with_its_queue) {
     skip_emulated("HAS NO PREADV2");
     receives(1);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
@@ -252,8 +244,7 @@ static void an_event_nobody_fetched_goes_with_its_queue(void **state) {
     assert_non_null(b.rcq);
 }
 
-static void a_queue_or_channel_in_use_is_ebusy(void **state) {
-    (void)state;
+WITH(open_default, a_queue_or_channel_in_use_is_ebusy) {
     assert_int_equal(ibv_destroy_cq(b.rcq), EBUSY);
     assert_int_equal(ibv_destroy_comp_channel(b.channel), EBUSY);
     receives(1);
@@ -262,8 +253,7 @@ static void a_queue_or_channel_in_use_is_ebusy(void **state) {
     ct_wc(a.scq, 1, IBV_WC_SUCCESS);
 }
 
-static void a_destroyed_queue_pair_takes_its_completions_along(void **state) {
-    (void)state;
+WITH(open_default, a_destroyed_queue_pair_takes_its_completions_along) {
     receives(2);
     message(IBV_SEND_SIGNALED);
     ct_wc(a.scq, 1, IBV_WC_SUCCESS); /* so its completion lies in b's queue, and one is waiting */
@@ -276,8 +266,7 @@ static void a_destroyed_queue_pair_takes_its_completions_along(void **state) {
 
 /* ---- overrun ---------------------------------------------------------------------------------------------------- */
 
-static void a_queue_holds_at_least_what_was_asked_for(void **state) {
-    (void)state;
+WITH(open_short_cq, a_queue_holds_at_least_what_was_asked_for) {
     assert_true(b.rcq->cqe >= 4);
     unsigned n = (unsigned)b.rcq->cqe;
     assert_true(n <= 60);
@@ -291,8 +280,7 @@ static void a_queue_holds_at_least_what_was_asked_for(void **state) {
     ct_no_async(b.ctx);
 }
 
-static void overrun_is_a_cq_error(void **state) {
-    (void)state;
+WITH(open_short_cq, overrun_is_a_cq_error) {
     unsigned n = (unsigned)b.rcq->cqe + 8;
     assert_true(n <= 60);
     receives(n);
@@ -307,22 +295,5 @@ static void overrun_is_a_cq_error(void **state) {
 }
 
 int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        WITH(open_default, an_armed_queue_gives_one_event_and_must_be_armed_again),
-        WITH(open_default, an_unarmed_queue_is_silent),
-        WITH(open_default, a_completion_from_before_the_arming),
-        WITH(open_default, send_completions_fire_too),
-        WITH(open_default, solicited_only_waits_for_a_solicited_message),
-        WITH(open_default, an_error_counts_as_solicited),
-        WITH(open_default, readable_exactly_while_an_event_waits),
-        WITH(open_default, a_blocked_thread_is_woken),
-        WITH(open_default, destroying_a_queue_waits_for_its_events),
-        WITH(open_default, an_event_nobody_fetched_goes_with_its_queue),
-        WITH(open_default, a_queue_or_channel_in_use_is_ebusy),
-        WITH(open_default, a_destroyed_queue_pair_takes_its_completions_along),
-        WITH(open_short_cq, a_queue_holds_at_least_what_was_asked_for),
-        WITH(open_short_cq, overrun_is_a_cq_error),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -23,7 +23,14 @@ static struct rdma_conn_param ud_param(const char *data, uint8_t len) {
     return (struct rdma_conn_param){.private_data = data, .private_data_len = len};
 }
 
-static void service_resolution(void **state) {
+static int opened(void **state) {
+    static struct ct_pair of_test;
+    *state = &of_test;
+    open_ends(*state);
+    return 0;
+}
+
+CT_WITH(opened, service_resolution) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ud_param("who", 3);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
@@ -53,7 +60,7 @@ static void service_resolution(void **state) {
     assert_fails(rdma_accept(pair->passive, &param), EINVAL);
 }
 
-static void a_service_nobody_offers_is_unreachable_1(void **state) {
+CT_WITH(opened, a_service_nobody_offers_is_unreachable_1) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->listener);
     pair->listener = NULL;
@@ -65,7 +72,7 @@ static void a_service_nobody_offers_is_unreachable_1(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void a_reject_is_unreachable_2_with_data(void **state) {
+CT_WITH(opened, a_reject_is_unreachable_2_with_data) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ud_param(NULL, 0);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
@@ -78,7 +85,7 @@ static void a_reject_is_unreachable_2_with_data(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void destroying_an_unanswered_request_is_unreachable_2(void **state) {
+CT_WITH(opened, destroying_an_unanswered_request_is_unreachable_2) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ud_param(NULL, 0);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
@@ -88,8 +95,7 @@ static void destroying_an_unanswered_request_is_unreachable_2(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
 }
 
-static void private_data_limits(void **state) {
-    (void)state;
+TEST(private_data_limits) {
     struct ct_pair pair;
     char data[200];
     memset(data, 'x', sizeof data);
@@ -108,7 +114,7 @@ static void private_data_limits(void **state) {
 }
 
 /* An accept that fails refuses the peer. */
-static void reply_data_too_long_refuses_the_peer(void **state) {
+CT_WITH(opened, reply_data_too_long_refuses_the_peer) {
     struct ct_pair *pair = *state;
     static const char data[REP_DATA + 1];
     struct rdma_conn_param param = ud_param(NULL, 0);
@@ -119,7 +125,7 @@ static void reply_data_too_long_refuses_the_peer(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), REFUSED);
 }
 
-static void disconnecting_a_datagram_id_is_einval(void **state) {
+CT_WITH(opened, disconnecting_a_datagram_id_is_einval) {
     struct ct_pair *pair = *state;
     assert_fails(rdma_disconnect(pair->active), EINVAL);
 }
@@ -138,8 +144,7 @@ static struct rdma_cm_id *bound_ud(struct rdma_event_channel *channel) {
     return id;
 }
 
-static void a_join_reports_the_group(void **state) {
-    (void)state;
+TEST(a_join_reports_the_group) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = bound_ud(channel);
     struct sockaddr_in group = group_address("239.1.2.3");
@@ -159,8 +164,7 @@ static void a_join_reports_the_group(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void a_join_needs_a_datagram_id(void **state) {
-    (void)state;
+TEST(a_join_needs_a_datagram_id) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in group = group_address("239.1.2.3");
@@ -176,8 +180,7 @@ static int leave_call(void *id) {
     return rdma_leave_multicast(id, (struct sockaddr *)&left_group);
 }
 
-static void leave_waits_for_its_fetched_event(void **state) {
-    (void)state;
+TEST(leave_waits_for_its_fetched_event) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = bound_ud(channel);
     struct ct_thread thread;
@@ -192,8 +195,7 @@ static void leave_waits_for_its_fetched_event(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void leave_discards_its_unfetched_event(void **state) {
-    (void)state;
+TEST(leave_discards_its_unfetched_event) {
     skip_emulated("HAS NO PREADV2");
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = bound_ud(channel);
@@ -206,26 +208,6 @@ static void leave_discards_its_unfetched_event(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static int opened(void **state) {
-    static struct ct_pair of_test;
-    *state = &of_test;
-    open_ends(*state);
-    return 0;
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CT_WITH(opened, service_resolution),
-        CT_WITH(opened, a_service_nobody_offers_is_unreachable_1),
-        CT_WITH(opened, a_reject_is_unreachable_2_with_data),
-        CT_WITH(opened, destroying_an_unanswered_request_is_unreachable_2),
-        cmocka_unit_test(private_data_limits),
-        CT_WITH(opened, reply_data_too_long_refuses_the_peer),
-        CT_WITH(opened, disconnecting_a_datagram_id_is_einval),
-        cmocka_unit_test(a_join_reports_the_group),
-        cmocka_unit_test(a_join_needs_a_datagram_id),
-        cmocka_unit_test(leave_waits_for_its_fetched_event),
-        cmocka_unit_test(leave_discards_its_unfetched_event),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

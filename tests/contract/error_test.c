@@ -59,13 +59,13 @@ static void too_long(size_t bytes, size_t room) {
         assert_int_equal(b.buf[i], 0x77);
 }
 
-static void a_message_longer_than_its_receive(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
+WITH(open_default, a_message_longer_than_its_receive) {
     too_long(101, 100);
 }
 
-static void a_long_message_one_byte_longer_than_its_receive(void **state) {
-    (void)state;
+WITH(open_default, a_long_message_one_byte_longer_than_its_receive) {
     too_long(30001, 30000);
 }
 
@@ -116,8 +116,7 @@ static void wrong_done(struct ibv_pd *pd, struct ibv_mr *extra) {
         assert_int_equal(ibv_dealloc_pd(pd), 0);
 }
 
-static void a_wrong_send_buffer_ends_the_sender_only(void **state) {
-    (void)state;
+TEST(a_wrong_send_buffer_ends_the_sender_only) {
     for (enum way way = 0; way < WAYS; way++) {
         struct ibv_pd *pd;
         struct ibv_mr *extra;
@@ -143,8 +142,7 @@ static void a_wrong_send_buffer_ends_the_sender_only(void **state) {
     }
 }
 
-static void a_wrong_receive_buffer_ends_both_sides(void **state) {
-    (void)state;
+TEST(a_wrong_receive_buffer_ends_both_sides) {
     for (enum way way = 0; way < WAYS; way++) {
         struct ibv_pd *pd;
         struct ibv_mr *extra;
@@ -164,8 +162,7 @@ static void a_wrong_receive_buffer_ends_both_sides(void **state) {
     }
 }
 
-static void a_receive_needs_the_right_to_write_and_a_send_does_not(void **state) {
-    (void)state;
+WITH(open_default, a_receive_needs_the_right_to_write_and_a_send_does_not) {
     struct ibv_mr *from = ibv_reg_mr(a.pd, a.buf, 4096, 0);
     struct ibv_mr *to = ibv_reg_mr(b.pd, b.buf, 4096, 0);
     assert_true(from && to);
@@ -192,8 +189,7 @@ static void a_receive_needs_the_right_to_write_and_a_send_does_not(void **state)
 
 /* ---- receiver not ready --------------------------------------------------------------------------------------- */
 
-static void rnr_retry_7_waits_for_ever(void **state) {
-    (void)state;
+WITH(open_default, rnr_retry_7_waits_for_ever) {
     for (unsigned i = 0; i < 3; i++) {
         ct_fill(a.buf + i * 64, 64, i);
         assert_int_equal(ct_send(&a, i, i * 64, 64, IBV_SEND_SIGNALED), 0);
@@ -207,8 +203,7 @@ static void rnr_retry_7_waits_for_ever(void **state) {
     }
 }
 
-static void rnr_retries_run_out(void **state) {
-    (void)state;
+WITH(open_rnr_short, rnr_retries_run_out) {
     assert_int_equal(ct_send(&a, 1, 0, 8, 0), 0);
     ct_wc(a.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
     assert_int_equal(ct_send(&a, 2, 0, 8, 0), 0);
@@ -219,8 +214,7 @@ static void rnr_retries_run_out(void **state) {
 }
 
 /* A receive that comes before the last retry is in time, however short the patience after it. */
-static void a_receive_within_the_retries_is_in_time(void **state) {
-    (void)state;
+WITH(open_rnr_long, a_receive_within_the_retries_is_in_time) {
     assert_int_equal(ct_send(&a, 1, 0, 8, IBV_SEND_SIGNALED), 0);
     struct ibv_wc wc;
     uint64_t end = ct_now_ms() + 250; /* of 6 x 164 ms */
@@ -232,8 +226,7 @@ static void a_receive_within_the_retries_is_in_time(void **state) {
 }
 
 /* The timer is the receiver's: six waits of 164 ms at least. */
-static void rnr_patience_is_timer_times_retries(void **state) {
-    (void)state;
+WITH(open_rnr_long, rnr_patience_is_timer_times_retries) {
     uint64_t start = ct_now_ms();
     assert_int_equal(ct_send(&a, 1, 0, 8, 0), 0);
     ct_wc(a.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -257,14 +250,12 @@ static void nobody_answers(uint32_t dest) {
     ct_close(&e);
 }
 
-static void a_number_nobody_has_exhausts_the_retries(void **state) {
-    (void)state;
+TEST(a_number_nobody_has_exhausts_the_retries) {
     nobody_answers(0x00fffffe);
 }
 
 /* It exists, but its destination is somebody else. */
-static void a_pair_connected_elsewhere_does_not_listen(void **state) {
-    (void)state;
+WITH(open_default, a_pair_connected_elsewhere_does_not_listen) {
     if (!facts.checks_sender)
         ct_skip("a queue pair takes messages from any sender at its peer's address");
     assert_int_equal(ct_recv(&b, 1, 0, 64), 0);
@@ -274,8 +265,7 @@ static void a_pair_connected_elsewhere_does_not_listen(void **state) {
     ct_wc(a.scq, 2, IBV_WC_SUCCESS);
 }
 
-static void a_peer_in_err_or_reset_exhausts_the_retries(void **state) {
-    (void)state;
+TEST(a_peer_in_err_or_reset_exhausts_the_retries) {
     const enum ibv_qp_state ends[] = {IBV_QPS_ERR, IBV_QPS_RESET};
     for (unsigned i = 0; i < 2; i++) {
         struct ct_options o = CT_OPTIONS(.timeout = 13, .retry_cnt = 1);
@@ -293,8 +283,7 @@ static void a_peer_in_err_or_reset_exhausts_the_retries(void **state) {
 }
 
 /* The peer's QP is not there yet; with timeout 0 the requester waits for it. */
-static void timeout_0_waits_until_the_peer_appears(void **state) {
-    (void)state;
+TEST(timeout_0_waits_until_the_peer_appears) {
     if (!facts.timeout_0_waits)
         ct_skip("without a timer nothing is sent again, so what came too early is lost for ever");
     struct ct_end c, d;
@@ -317,23 +306,8 @@ static void timeout_0_waits_until_the_peer_appears(void **state) {
     ct_close(&d);
 }
 
+TEST_CASES({"rnr_retry_0_gives_up_at_once", rnr_retries_run_out, open_rnr_none, close_pair, NULL});
+
 int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        WITH(open_default, a_message_longer_than_its_receive),
-        WITH(open_default, a_long_message_one_byte_longer_than_its_receive),
-        cmocka_unit_test(a_wrong_send_buffer_ends_the_sender_only),
-        cmocka_unit_test(a_wrong_receive_buffer_ends_both_sides),
-        WITH(open_default, a_receive_needs_the_right_to_write_and_a_send_does_not),
-        WITH(open_default, rnr_retry_7_waits_for_ever),
-        WITH(open_rnr_short, rnr_retries_run_out),
-        {"rnr_retry_0_gives_up_at_once", rnr_retries_run_out, open_rnr_none, close_pair, NULL},
-        WITH(open_rnr_long, a_receive_within_the_retries_is_in_time),
-        WITH(open_rnr_long, rnr_patience_is_timer_times_retries),
-        cmocka_unit_test(a_number_nobody_has_exhausts_the_retries),
-        WITH(open_default, a_pair_connected_elsewhere_does_not_listen),
-        cmocka_unit_test(a_peer_in_err_or_reset_exhausts_the_retries),
-        cmocka_unit_test(timeout_0_waits_until_the_peer_appears),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -26,8 +26,9 @@ static uint32_t rounded(enum ct_rounding rounding, uint32_t wanted) {
     return rounding == CT_EXACT ? wanted : power - less;
 }
 
-static void a_device_says_its_limits(void **state) {
-    (void)state;
+#define DEVICE_TEST(name) TEST_WITH(open_one, close_one, name)
+
+DEVICE_TEST(a_device_says_its_limits) {
     struct ibv_device_attr attr;
     assert_int_equal(ibv_query_device(e.ctx, &attr), 0);
     assert_int_equal(attr.max_qp_wr, facts.wr_most);
@@ -61,8 +62,7 @@ static struct ibv_qp_cap asked(struct ibv_qp *qp) {
     return init.cap;
 }
 
-static void queues_are_as_large_as_they_say(void **state) {
-    (void)state;
+DEVICE_TEST(queues_are_as_large_as_they_say) {
     const uint32_t sizes[] = {1, 2, 3, 14, 63, 64, 100};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct ibv_qp_cap cap = {
@@ -86,8 +86,7 @@ static void queues_are_as_large_as_they_say(void **state) {
     }
 }
 
-static void inline_data_and_pieces_are_granted(void **state) {
-    (void)state;
+DEVICE_TEST(inline_data_and_pieces_are_granted) {
     const struct {
         uint32_t sges, bytes;
     } rows[] = {{1, 0}, {4, 0}, {4, 64}, {2, 40}, {1, 100}, {6, 16}, {16, 256}, {1, 400}, {1, 512}};
@@ -115,8 +114,7 @@ static void inline_data_and_pieces_are_granted(void **state) {
     }
 }
 
-static void one_more_than_the_most_is_einval(void **state) {
-    (void)state;
+DEVICE_TEST(one_more_than_the_most_is_einval) {
     for (unsigned over = 0; over < 2; over++) {
         struct ibv_qp_cap cap = {.max_send_wr = 1,
                                  .max_recv_wr = 1,
@@ -131,8 +129,7 @@ static void one_more_than_the_most_is_einval(void **state) {
 }
 
 /* A message of as many pieces as there can be, large and small, into as many. */
-static void a_message_of_all_the_pieces_arrives(void **state) {
-    (void)state;
+DEVICE_TEST(a_message_of_all_the_pieces_arrives) {
     enum { MOST = 64 };
     struct ct_end a, b;
     struct ibv_sge from[MOST], to[MOST];
@@ -169,8 +166,7 @@ static void a_message_of_all_the_pieces_arrives(void **state) {
     ct_close(&b);
 }
 
-static void completion_queues_are_rounded(void **state) {
-    (void)state;
+DEVICE_TEST(completion_queues_are_rounded) {
     const int sizes[] = {1, 2, 3, 4, 20, 255, 256};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct ibv_cq *cq = ibv_create_cq(e.ctx, sizes[i], NULL, NULL, 0);
@@ -183,8 +179,7 @@ static void completion_queues_are_rounded(void **state) {
     assert_int_equal(errno, EINVAL);
 }
 
-static void shared_queues_are_rounded(void **state) {
-    (void)state;
+DEVICE_TEST(shared_queues_are_rounded) {
     const uint32_t sizes[] = {1, 2, 3, 4, 13, 40};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct ibv_srq_init_attr init = {.attr = {.max_wr = sizes[i], .max_sge = 2}};
@@ -213,8 +208,7 @@ static void shared_queues_are_rounded(void **state) {
     }
 }
 
-static void reads_under_way_are_rounded(void **state) {
-    (void)state;
+DEVICE_TEST(reads_under_way_are_rounded) {
     const uint8_t depths[] = {0, 1, 3, 4, 9, 16};
     if (!facts.by_hand)
         ct_skip("queue pairs are connected by the connection manager alone");
@@ -252,8 +246,7 @@ static struct ibv_qp *datagrams(void) {
     return qp;
 }
 
-static void a_group_has_no_more_members_than_it_may(void **state) {
-    (void)state;
+DEVICE_TEST(a_group_has_no_more_members_than_it_may) {
     enum { MOST = 256 };
     struct ibv_qp *qps[MOST];
     union ibv_gid gid = {.raw = {[10] = 0xff, 0xff, 239}};
@@ -277,17 +270,5 @@ static void a_group_has_no_more_members_than_it_may(void **state) {
 }
 
 int main(void) {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_one, close_one)
-    const struct CMUnitTest tests[] = {
-        TEST(a_device_says_its_limits),
-        TEST(queues_are_as_large_as_they_say),
-        TEST(inline_data_and_pieces_are_granted),
-        TEST(one_more_than_the_most_is_einval),
-        TEST(a_message_of_all_the_pieces_arrives),
-        TEST(completion_queues_are_rounded),
-        TEST(shared_queues_are_rounded),
-        TEST(reads_under_way_are_rounded),
-        TEST(a_group_has_no_more_members_than_it_may),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

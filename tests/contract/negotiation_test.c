@@ -18,7 +18,7 @@ static struct rdma_conn_param requested(struct ct_pair *pair) {
 
 /* ---- private data -------------------------------------------------------------------------------------- */
 
-static void request_and_reply_are_padded_to_their_full_length(void **state) {
+CT_WITH(ct_resolved, request_and_reply_are_padded_to_their_full_length) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param("request", 7);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
@@ -33,7 +33,7 @@ static void request_and_reply_are_padded_to_their_full_length(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void no_data_is_a_full_length_of_zeros(void **state) {
+CT_WITH(ct_resolved, no_data_is_a_full_length_of_zeros) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     assert_int_equal(rdma_connect(pair->active, &param), 0);
@@ -47,7 +47,7 @@ static void no_data_is_a_full_length_of_zeros(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void a_refusal_carries_data(void **state) {
+CT_WITH(ct_requested, a_refusal_carries_data) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_reject(pair->passive, "not today", 9), 0);
     struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_REJECTED);
@@ -55,7 +55,7 @@ static void a_refusal_carries_data(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void nobody_listens_comes_with_zeros(void **state) {
+CT_WITH(ct_listening, nobody_listens_comes_with_zeros) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->listener);
     pair->listener = NULL;
@@ -65,7 +65,7 @@ static void nobody_listens_comes_with_zeros(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void the_event_with_a_qp_on_the_id_carries_the_reply_too(void **state) {
+CT_WITH(ct_resolved, the_event_with_a_qp_on_the_id_carries_the_reply_too) {
     struct ct_pair *pair = *state;
     ct_qp(pair->active);
     struct rdma_conn_param param = ct_param(NULL, 0);
@@ -83,7 +83,7 @@ static void the_event_with_a_qp_on_the_id_carries_the_reply_too(void **state) {
 
 static char long_data[255];
 
-static void longest_request_data(void **state) {
+CT_WITH(ct_resolved, longest_request_data) {
     struct ct_pair *pair = *state;
     memset(long_data, 'x', sizeof long_data);
     struct rdma_conn_param param = ct_param(long_data, REQ_DATA + 1);
@@ -96,8 +96,7 @@ static void longest_request_data(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void longest_reply_data(void **state) {
-    (void)state;
+TEST(longest_reply_data) {
     struct ct_pair pair;
     memset(long_data, 'x', sizeof long_data);
     ct_pair_request(&pair);
@@ -110,8 +109,7 @@ static void longest_reply_data(void **state) {
 }
 
 /* An accept that fails refuses the peer. */
-static void reply_data_too_long_refuses_the_peer(void **state) {
-    (void)state;
+TEST(reply_data_too_long_refuses_the_peer) {
     struct ct_pair pair;
     memset(long_data, 'x', sizeof long_data);
     ct_pair_request(&pair);
@@ -121,8 +119,7 @@ static void reply_data_too_long_refuses_the_peer(void **state) {
     ct_pair_free(&pair);
 }
 
-static void longest_refusal_data(void **state) {
-    (void)state;
+TEST(longest_refusal_data) {
     struct ct_pair pair;
     memset(long_data, 'x', sizeof long_data);
     ct_pair_request(&pair);
@@ -134,7 +131,7 @@ static void longest_refusal_data(void **state) {
     ct_pair_free(&pair);
 }
 
-static void data_is_copied_before_the_call_returns(void **state) {
+CT_WITH(ct_resolved, data_is_copied_before_the_call_returns) {
     struct ct_pair *pair = *state;
     char data[8] = "before";
     struct rdma_conn_param param = ct_param(data, 6);
@@ -148,7 +145,7 @@ static void data_is_copied_before_the_call_returns(void **state) {
 
 /* ---- parameters ------------------------------------------------------------------------------------------ */
 
-static void the_request_arrives_swapped_and_clamped(void **state) {
+CT_WITH(ct_resolved, the_request_arrives_swapped_and_clamped) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 3;
@@ -170,7 +167,7 @@ static void the_request_arrives_swapped_and_clamped(void **state) {
     }
 }
 
-static void the_reply_arrives_swapped_and_without_retry_count(void **state) {
+CT_WITH(ct_requested, the_reply_arrives_swapped_and_without_retry_count) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
@@ -199,7 +196,7 @@ static int atmost_u8(int value) {
     return value > 255 ? 255 : value;
 }
 
-static void the_largest_values_mean_the_devices_maximum(void **state) {
+CT_WITH(ct_resolved, the_largest_values_mean_the_devices_maximum) {
     struct ct_pair *pair = *state;
     struct ibv_device_attr device;
     assert_int_equal(ibv_query_device(pair->active->verbs, &device), 0);
@@ -221,7 +218,7 @@ static void the_largest_values_mean_the_devices_maximum(void **state) {
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void accepting_the_largest_values_takes_the_smaller_request(void **state) {
+CT_WITH(ct_resolved, accepting_the_largest_values_takes_the_smaller_request) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
@@ -238,7 +235,7 @@ static void accepting_the_largest_values_takes_the_smaller_request(void **state)
     assert_int_equal(rdma_ack_cm_event(event), 0);
 }
 
-static void values_above_the_device_are_einval_and_send_nothing(void **state) {
+CT_WITH(ct_resolved, values_above_the_device_are_einval_and_send_nothing) {
     struct ct_pair *pair = *state;
     struct ibv_device_attr device;
     assert_int_equal(ibv_query_device(pair->active->verbs, &device), 0);
@@ -252,7 +249,7 @@ static void values_above_the_device_are_einval_and_send_nothing(void **state) {
     ct_silent(pair->passive_channel);
 }
 
-static void no_parameters_need_a_qp_and_mean_the_maximum(void **state) {
+CT_WITH(ct_resolved, no_parameters_need_a_qp_and_mean_the_maximum) {
     struct ct_pair *pair = *state;
     struct ibv_device_attr device;
     assert_fails(rdma_connect(pair->active, NULL), EINVAL);
@@ -273,8 +270,7 @@ static void no_parameters_need_a_qp_and_mean_the_maximum(void **state) {
 }
 
 /* Enhanced connections are the library's business where the QP is on the id. */
-static void ece_is_for_ids_without_a_qp(void **state) {
-    (void)state;
+TEST(ece_is_for_ids_without_a_qp) {
     struct ct_pair pair;
     struct ibv_ece ece = {.vendor_id = 0x1234};
     ct_pair_resolve(&pair);
@@ -290,24 +286,5 @@ static void ece_is_for_ids_without_a_qp(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_resolved, request_and_reply_are_padded_to_their_full_length),
-        CT_WITH(ct_resolved, no_data_is_a_full_length_of_zeros),
-        CT_WITH(ct_requested, a_refusal_carries_data),
-        CT_WITH(ct_listening, nobody_listens_comes_with_zeros),
-        CT_WITH(ct_resolved, the_event_with_a_qp_on_the_id_carries_the_reply_too),
-        CT_WITH(ct_resolved, longest_request_data),
-        cmocka_unit_test(longest_reply_data),
-        cmocka_unit_test(reply_data_too_long_refuses_the_peer),
-        cmocka_unit_test(longest_refusal_data),
-        CT_WITH(ct_resolved, data_is_copied_before_the_call_returns),
-        CT_WITH(ct_resolved, the_request_arrives_swapped_and_clamped),
-        CT_WITH(ct_requested, the_reply_arrives_swapped_and_without_retry_count),
-        CT_WITH(ct_resolved, the_largest_values_mean_the_devices_maximum),
-        CT_WITH(ct_resolved, accepting_the_largest_values_takes_the_smaller_request),
-        CT_WITH(ct_resolved, values_above_the_device_are_einval_and_send_nothing),
-        CT_WITH(ct_resolved, no_parameters_need_a_qp_and_mean_the_maximum),
-        cmocka_unit_test(ece_is_for_ids_without_a_qp),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -21,8 +21,9 @@ static int close_one(void **state) {
 
 /* ---- the device -------------------------------------------------------------------------------------------- */
 
-static void the_device_is_in_the_list(void **state) {
-    (void)state;
+#define DEVICE_TEST(name) TEST_WITH(open_one, close_one, name)
+
+DEVICE_TEST(the_device_is_in_the_list) {
     int count = 0, found = 0;
     struct ibv_device **list = ibv_get_device_list(&count);
     assert_non_null(list);
@@ -33,8 +34,7 @@ static void the_device_is_in_the_list(void **state) {
     ibv_free_device_list(list);
 }
 
-static void the_cm_shows_the_same_device(void **state) {
-    (void)state;
+DEVICE_TEST(the_cm_shows_the_same_device) {
     int count = 0, found = 0;
     struct ibv_context **list = rdma_get_devices(&count);
     assert_non_null(list);
@@ -45,8 +45,7 @@ static void the_cm_shows_the_same_device(void **state) {
     rdma_free_devices(list);
 }
 
-static void attributes_are_usable(void **state) {
-    (void)state;
+DEVICE_TEST(attributes_are_usable) {
     struct ibv_device_attr attr;
     memset(&attr, 0x5a, sizeof attr);
     assert_int_equal(ibv_query_device(e.ctx, &attr), 0);
@@ -61,8 +60,7 @@ static void attributes_are_usable(void **state) {
                      facts.windows ? IBV_DEVICE_MEM_WINDOW_TYPE_2B : 0);
 }
 
-static void the_port_is_ethernet_and_active(void **state) {
-    (void)state;
+DEVICE_TEST(the_port_is_ethernet_and_active) {
     struct ibv_port_attr attr;
     memset(&attr, 0x5a, sizeof attr);
     assert_int_equal(ibv_query_port(e.ctx, 1, &attr), 0);
@@ -76,8 +74,7 @@ static void the_port_is_ethernet_and_active(void **state) {
     assert_int_not_equal(ibv_query_port(e.ctx, 2, &attr), 0);
 }
 
-static void gid_0_is_valid(void **state) {
-    (void)state;
+DEVICE_TEST(gid_0_is_valid) {
     union ibv_gid gid, zero = {.raw = {0}};
     assert_int_equal(ibv_query_gid(e.ctx, 1, 0, &gid), 0);
     assert_memory_not_equal(&gid, &zero, sizeof gid);
@@ -86,8 +83,7 @@ static void gid_0_is_valid(void **state) {
 
 /* ---- limits -------------------------------------------------------------------------------------------------- */
 
-static void a_queue_pair_above_the_limits_is_refused(void **state) {
-    (void)state;
+DEVICE_TEST(a_queue_pair_above_the_limits_is_refused) {
     struct ibv_device_attr dev;
     assert_int_equal(ibv_query_device(e.ctx, &dev), 0);
     for (unsigned row = 0; row < 5; row++) {
@@ -113,8 +109,7 @@ static void a_queue_pair_above_the_limits_is_refused(void **state) {
 }
 
 /* What comes back is what there is, and at least what was asked for. */
-static void capabilities_are_at_least_those_asked_for(void **state) {
-    (void)state;
+DEVICE_TEST(capabilities_are_at_least_those_asked_for) {
     struct ibv_qp_init_attr init = {.send_cq = e.scq,
                                     .recv_cq = e.rcq,
                                     .cap = {.max_send_wr = 3,
@@ -136,8 +131,7 @@ static void capabilities_are_at_least_those_asked_for(void **state) {
     assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
-static void a_completion_queue_has_limits(void **state) {
-    (void)state;
+DEVICE_TEST(a_completion_queue_has_limits) {
     struct ibv_device_attr dev;
     assert_int_equal(ibv_query_device(e.ctx, &dev), 0);
     const int bad[] = {0, -1, dev.max_cqe + 1};
@@ -152,8 +146,7 @@ static void a_completion_queue_has_limits(void **state) {
     assert_int_equal(errno, EINVAL);
 }
 
-static void a_shared_queue_above_the_limits_is_refused(void **state) {
-    (void)state;
+DEVICE_TEST(a_shared_queue_above_the_limits_is_refused) {
     struct ibv_device_attr dev;
     assert_int_equal(ibv_query_device(e.ctx, &dev), 0);
     struct ibv_srq_init_attr none = {.attr = {.max_wr = 0, .max_sge = 1}};
@@ -177,8 +170,7 @@ static void a_shared_queue_above_the_limits_is_refused(void **state) {
 
 /* ---- memory -------------------------------------------------------------------------------------------------- */
 
-static void registration_checks_its_arguments(void **state) {
-    (void)state;
+DEVICE_TEST(registration_checks_its_arguments) {
     errno = 0;
     assert_null(ibv_reg_mr(e.pd, e.buf, 64, IBV_ACCESS_REMOTE_WRITE));
     assert_int_equal(errno, EINVAL); /* remote without local write */
@@ -194,8 +186,7 @@ static void registration_checks_its_arguments(void **state) {
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
-static void memory_may_be_registered_many_times(void **state) {
-    (void)state;
+DEVICE_TEST(memory_may_be_registered_many_times) {
     enum { COUNT = 50 };
     struct ibv_mr *mr[COUNT];
     for (int i = 0; i < COUNT; i++) {
@@ -210,8 +201,7 @@ static void memory_may_be_registered_many_times(void **state) {
 
 /* ---- references ------------------------------------------------------------------------------------------------ */
 
-static void used_objects_refuse_to_die(void **state) {
-    (void)state;
+DEVICE_TEST(used_objects_refuse_to_die) {
     assert_int_equal(ibv_dealloc_pd(e.pd), EBUSY);
     assert_int_equal(ibv_destroy_cq(e.rcq), EBUSY);
     assert_int_equal(ibv_destroy_cq(e.scq), EBUSY);
@@ -222,8 +212,7 @@ static void used_objects_refuse_to_die(void **state) {
 
 /* ---- asynchronous events ------------------------------------------------------------------------------------------ */
 
-static void nonblocking_and_no_event_is_eagain(void **state) {
-    (void)state;
+DEVICE_TEST(nonblocking_and_no_event_is_eagain) {
     struct ibv_async_event event;
     assert_int_equal(fcntl(e.ctx->async_fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
     assert_int_equal(fcntl(e.ctx->async_fd, F_SETFL, O_NONBLOCK), 0);
@@ -261,8 +250,7 @@ static void raise_limit_event(struct ct_end *from, struct ibv_srq *srq, struct i
     assert_int_equal(ct_poll(e.rcq).status, IBV_WC_SUCCESS);
 }
 
-static void destroying_an_object_waits_for_its_events(void **state) {
-    (void)state;
+DEVICE_TEST(destroying_an_object_waits_for_its_events) {
     if (!facts.by_hand)
         ct_skip("queue pairs are connected by the connection manager alone");
     struct ct_end from;
@@ -284,8 +272,7 @@ static void destroying_an_object_waits_for_its_events(void **state) {
     ct_close(&from);
 }
 
-static void an_event_nobody_fetched_goes_with_its_object(void **state) {
-    (void)state;
+DEVICE_TEST(an_event_nobody_fetched_goes_with_its_object) {
     if (!facts.by_hand)
         ct_skip("queue pairs are connected by the connection manager alone");
     struct ct_end from;
@@ -301,23 +288,5 @@ static void an_event_nobody_fetched_goes_with_its_object(void **state) {
 }
 
 int main(void) {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_one, close_one)
-    const struct CMUnitTest tests[] = {
-        TEST(the_device_is_in_the_list),
-        TEST(the_cm_shows_the_same_device),
-        TEST(attributes_are_usable),
-        TEST(the_port_is_ethernet_and_active),
-        TEST(gid_0_is_valid),
-        TEST(a_queue_pair_above_the_limits_is_refused),
-        TEST(capabilities_are_at_least_those_asked_for),
-        TEST(a_completion_queue_has_limits),
-        TEST(a_shared_queue_above_the_limits_is_refused),
-        TEST(registration_checks_its_arguments),
-        TEST(memory_may_be_registered_many_times),
-        TEST(used_objects_refuse_to_die),
-        TEST(nonblocking_and_no_event_is_eagain),
-        TEST(destroying_an_object_waits_for_its_events),
-        TEST(an_event_nobody_fetched_goes_with_its_object),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -88,8 +88,9 @@ static void post_atomic(enum ibv_wr_opcode opcode, size_t local, size_t remote,
 
 /* ---- what they do --------------------------------------------------------------------------------------- */
 
-static void write_and_read_of_any_size(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
+WITH(open_default, write_and_read_of_any_size) {
     const size_t sizes[] = {0, 1, 7, 8, 64, 432, 1024, 1025, 4096, 50001};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         size_t n = sizes[i];
@@ -108,8 +109,7 @@ static void write_and_read_of_any_size(void **state) {
     ct_empty(b.rcq);
 }
 
-static void nothing_needs_no_key(void **state) {
-    (void)state;
+WITH(open_default, nothing_needs_no_key) {
     post(IBV_WR_RDMA_WRITE, 0, 0, 0, 0);
     done(IBV_WC_RDMA_WRITE);
     post(IBV_WR_RDMA_READ, 0, 0, 0, 0);
@@ -117,8 +117,7 @@ static void nothing_needs_no_key(void **state) {
 }
 
 /* Among others, too: where nothing lies, nothing is looked at. */
-static void an_empty_piece_needs_no_key(void **state) {
-    (void)state;
+WITH(open_default, an_empty_piece_needs_no_key) {
     static const struct {
         enum ibv_wr_opcode opcode;
         enum ibv_wc_opcode told;
@@ -136,8 +135,7 @@ static void an_empty_piece_needs_no_key(void **state) {
     }
 }
 
-static void write_with_imm_takes_a_receive_and_none_of_its_buffer(void **state) {
-    (void)state;
+WITH(open_default, write_with_imm_takes_a_receive_and_none_of_its_buffer) {
     memset(b.buf, 0x77, CT_BYTES);
     ct_fill(a.buf, 300, 3);
     assert_int_equal(ct_recv(&b, 55, 0, 64), 0);
@@ -155,8 +153,7 @@ static void write_with_imm_takes_a_receive_and_none_of_its_buffer(void **state) 
     done(IBV_WC_RDMA_WRITE);
 }
 
-static void write_is_there_before_a_later_send_completes(void **state) {
-    (void)state;
+WITH(open_default, write_is_there_before_a_later_send_completes) {
     for (unsigned i = 0; i < 50; i++) {
         assert_int_equal(ct_recv(&b, i, 60000, 64), 0);
         ct_fill(a.buf, 3000, i);
@@ -169,8 +166,7 @@ static void write_is_there_before_a_later_send_completes(void **state) {
     }
 }
 
-static void inline_write_ignores_the_local_key(void **state) {
-    (void)state;
+WITH(open_default, inline_write_ignores_the_local_key) {
     uint8_t data[60];
     ct_fill(data, sizeof data, 9);
     struct ibv_sge sge = {(uintptr_t)data, sizeof data, 0};
@@ -182,8 +178,7 @@ static void inline_write_ignores_the_local_key(void **state) {
     ct_check(b.buf, sizeof data, 9);
 }
 
-static void read_scatters_over_a_list(void **state) {
-    (void)state;
+WITH(open_default, read_scatters_over_a_list) {
     ct_fill(b.buf, 5000, 6);
     struct ibv_sge sge[3] = {ct_sge(&a, 100, 10), ct_sge(&a, 9000, 4000), ct_sge(&a, 0, 90)};
     struct ibv_send_wr wr = request(sge, IBV_WR_RDMA_READ, 0, b.mr->rkey), *bad;
@@ -195,8 +190,7 @@ static void read_scatters_over_a_list(void **state) {
     assert_memory_equal(a.buf, b.buf + 4010, 90);
 }
 
-static void many_reads_stay_within_the_depth(void **state) {
-    (void)state;
+WITH(open_default, many_reads_stay_within_the_depth) {
     ct_fill(b.buf, 32 * 256, 1);
     for (size_t i = 0; i < 32; i++)
         post(IBV_WR_RDMA_READ, i * 256, 256, i * 256, b.mr->rkey);
@@ -205,8 +199,7 @@ static void many_reads_stay_within_the_depth(void **state) {
     ct_check(a.buf, 32 * 256, 1);
 }
 
-static void atomics_return_the_old_value(void **state) {
-    (void)state;
+WITH(open_default, atomics_return_the_old_value) {
     uint64_t *word = (uint64_t *)(void *)(b.buf + 64), *old = (uint64_t *)(void *)a.buf;
     *word = 40;
     post_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 64, 2, 0);
@@ -223,8 +216,7 @@ static void atomics_return_the_old_value(void **state) {
     assert_int_equal(*word, 7);
 }
 
-static void a_hundred_adds_are_a_hundred(void **state) {
-    (void)state;
+WITH(open_default, a_hundred_adds_are_a_hundred) {
     uint64_t *word = (uint64_t *)(void *)(b.buf + 64), *old = (uint64_t *)(void *)a.buf;
     *word = UINT64_MAX - 49; /* and wraps */
     for (unsigned i = 0; i < 100; i++)
@@ -254,14 +246,12 @@ static void access_refused(void) {
     refused(IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void an_unknown_key(void **state) {
-    (void)state;
+WITH(open_default, an_unknown_key) {
     post(IBV_WR_RDMA_WRITE, 0, 8, 0, b.mr->rkey ^ 0x1);
     access_refused();
 }
 
-static void one_byte_past_the_end(void **state) {
-    (void)state;
+WITH(open_default, one_byte_past_the_end) {
     memset(b.buf + CT_BYTES - 8, 0xee, 8);
     post(IBV_WR_RDMA_WRITE, 0, 8, CT_BYTES - 7, b.mr->rkey);
     access_refused();
@@ -269,14 +259,12 @@ static void one_byte_past_the_end(void **state) {
         assert_int_equal(b.buf[CT_BYTES - i], 0xee);
 }
 
-static void one_byte_before_the_beginning(void **state) {
-    (void)state;
+WITH(open_default, one_byte_before_the_beginning) {
     post(IBV_WR_RDMA_READ, 0, 8, (size_t)-1, b.mr->rkey);
     access_refused();
 }
 
-static void a_region_without_the_right(void **state) {
-    (void)state;
+WITH(open_default, a_region_without_the_right) {
     struct ibv_mr *mr =
         ibv_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
     assert_non_null(mr);
@@ -289,8 +277,7 @@ static void a_region_without_the_right(void **state) {
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
-static void a_region_for_local_use_only(void **state) {
-    (void)state;
+WITH(open_default, a_region_for_local_use_only) {
     struct ibv_mr *mr = ibv_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
     assert_non_null(mr);
     /* Its rkey may even be 0; what opens nothing opens nothing. */
@@ -299,8 +286,7 @@ static void a_region_for_local_use_only(void **state) {
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
-static void a_region_that_was_taken_back(void **state) {
-    (void)state;
+WITH(open_default, a_region_that_was_taken_back) {
     struct ibv_mr *mr = ibv_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE | CT_REMOTE);
     assert_non_null(mr);
     uint32_t rkey = mr->rkey;
@@ -313,8 +299,7 @@ static void a_region_that_was_taken_back(void **state) {
     assert_int_equal(b.buf[0], 0xab);
 }
 
-static void a_region_of_another_protection_domain(void **state) {
-    (void)state;
+WITH(open_default, a_region_of_another_protection_domain) {
     struct ibv_pd *pd = ibv_alloc_pd(b.ctx);
     assert_non_null(pd);
     struct ibv_mr *mr = ibv_reg_mr(pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE | CT_REMOTE);
@@ -334,14 +319,12 @@ static void a_queue_pair_without_the_right(void **state) {
     assert_int_equal(b.buf[0], 0xab);
 }
 
-static void a_read_with_depth_0(void **state) {
-    (void)state;
+WITH(open_no_depth, a_read_with_depth_0) {
     post(IBV_WR_RDMA_READ, 0, 8, 0, b.mr->rkey);
     refused(IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
 }
 
-static void a_misaligned_atomic(void **state) {
-    (void)state;
+WITH(open_default, a_misaligned_atomic) {
     int rc = try_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 12, 1, 0);
     if (facts.misaligned_post_fails) {
         assert_int_equal(rc, EINVAL);
@@ -354,8 +337,7 @@ static void a_misaligned_atomic(void **state) {
 }
 
 /* The answer has nowhere to go: the requester's own fault, and the target is not told. */
-static void a_read_into_a_wrong_local_key(void **state) {
-    (void)state;
+WITH(open_default, a_read_into_a_wrong_local_key) {
     struct ibv_sge sge = {(uintptr_t)a.buf, 64, a.mr->lkey ^ 1};
     struct ibv_send_wr wr = request(&sge, IBV_WR_RDMA_READ, 0, b.mr->rkey), *bad;
     assert_int_equal(ibv_post_send(a.qp, &wr, &bad), 0);
@@ -364,33 +346,11 @@ static void a_read_into_a_wrong_local_key(void **state) {
     ct_no_async(b.ctx);
 }
 
+TEST_CASES({"a_queue_pair_without_the_right_to_write", a_queue_pair_without_the_right,
+            open_read_only, close_pair, NULL},
+           {"a_queue_pair_without_the_right_to_read", a_queue_pair_without_the_right,
+            open_write_only, close_pair, NULL});
+
 int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        WITH(open_default, write_and_read_of_any_size),
-        WITH(open_default, nothing_needs_no_key),
-        WITH(open_default, an_empty_piece_needs_no_key),
-        WITH(open_default, write_with_imm_takes_a_receive_and_none_of_its_buffer),
-        WITH(open_default, write_is_there_before_a_later_send_completes),
-        WITH(open_default, inline_write_ignores_the_local_key),
-        WITH(open_default, read_scatters_over_a_list),
-        WITH(open_default, many_reads_stay_within_the_depth),
-        WITH(open_default, atomics_return_the_old_value),
-        WITH(open_default, a_hundred_adds_are_a_hundred),
-        WITH(open_default, an_unknown_key),
-        WITH(open_default, one_byte_past_the_end),
-        WITH(open_default, one_byte_before_the_beginning),
-        WITH(open_default, a_region_without_the_right),
-        WITH(open_default, a_region_for_local_use_only),
-        WITH(open_default, a_region_that_was_taken_back),
-        WITH(open_default, a_region_of_another_protection_domain),
-        {"a_queue_pair_without_the_right_to_write", a_queue_pair_without_the_right, open_read_only,
-         close_pair, NULL},
-        {"a_queue_pair_without_the_right_to_read", a_queue_pair_without_the_right, open_write_only,
-         close_pair, NULL},
-        WITH(open_no_depth, a_read_with_depth_0),
-        WITH(open_default, a_misaligned_atomic),
-        WITH(open_default, a_read_into_a_wrong_local_key),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

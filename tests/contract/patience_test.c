@@ -41,8 +41,7 @@ static int begin(void **state) {
     return 0;
 }
 
-static void unreachable_reaches_the_passive_side(void **state) {
-    (void)state;
+TEST(unreachable_reaches_the_passive_side) {
     if (!facts.hesitation_ends) {
         ct_pair_free(&unanswered_reply);
         ct_skip("the wait is granted again with each repetition: no end within the test's time");
@@ -53,8 +52,7 @@ static void unreachable_reaches_the_passive_side(void **state) {
     ct_pair_free(&unanswered_reply);
 }
 
-static void backlog_overflow_is_silent_until_unreachable(void **state) {
-    (void)state;
+TEST(backlog_overflow_is_silent_until_unreachable) {
     wait_for(turned_away_channel);
     assert_int_equal(ct_take(turned_away_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     /* Fetching frees the place: the next one gets through. */
@@ -71,8 +69,7 @@ static void backlog_overflow_is_silent_until_unreachable(void **state) {
     ct_pair_free(&full_backlog);
 }
 
-static void a_request_nobody_answers_is_unreachable(void **state) {
-    (void)state;
+TEST(a_request_nobody_answers_is_unreachable) {
     if (!facts.hesitation_ends) {
         ct_pair_free(&hesitating);
         ct_skip("the wait is granted again with each repetition: no end within the test's time");
@@ -83,8 +80,7 @@ static void a_request_nobody_answers_is_unreachable(void **state) {
     ct_pair_free(&hesitating);
 }
 
-static void a_datagram_request_nobody_answers_is_unreachable(void **state) {
-    (void)state;
+TEST(a_datagram_request_nobody_answers_is_unreachable) {
     wait_for(datagram.active_channel);
     assert_int_equal(ct_take(datagram.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     assert_false(ct_readable(datagram.passive_channel, 0));
@@ -92,12 +88,6 @@ static void a_datagram_request_nobody_answers_is_unreachable(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unreachable_reaches_the_passive_side),
-        cmocka_unit_test(backlog_overflow_is_silent_until_unreachable),
-        cmocka_unit_test(a_request_nobody_answers_is_unreachable),
-        cmocka_unit_test(a_datagram_request_nobody_answers_is_unreachable),
-    };
     ct_start();
-    return cmocka_run_group_tests(tests, begin, NULL);
+    return tests_run(begin, NULL);
 }

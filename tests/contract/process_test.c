@@ -103,7 +103,7 @@ static void end(struct peer *peer) {
 
 /* ---- the client dies --------------------------------------------------------------------------------------------- */
 
-static void a_connected_client_dies(void **state) {
+CT_WITH(ct_listening, a_connected_client_dies) {
     struct ct_pair *pair = *state;
     struct peer peer;
     start(&peer, "connects", pair->port);
@@ -116,7 +116,7 @@ static void a_connected_client_dies(void **state) {
 }
 
 /* Closing the channel ends what is left on it. */
-static void a_connected_client_closes_its_channel(void **state) {
+CT_WITH(ct_listening, a_connected_client_closes_its_channel) {
     struct ct_pair *pair = *state;
     struct peer peer;
     start(&peer, "closes-channel", pair->port);
@@ -128,7 +128,7 @@ static void a_connected_client_closes_its_channel(void **state) {
 }
 
 /* Before accept nothing is told. */
-static void a_client_dies_with_its_request(void **state) {
+CT_WITH(ct_listening, a_client_dies_with_its_request) {
     struct ct_pair *pair = *state;
     struct peer peer;
     start(&peer, "asks", pair->port);
@@ -141,7 +141,7 @@ static void a_client_dies_with_its_request(void **state) {
     ct_silent(pair->passive_channel);
 }
 
-static void a_client_dies_with_the_reply(void **state) {
+CT_WITH(ct_listening, a_client_dies_with_the_reply) {
     struct ct_pair *pair = *state;
     struct peer peer;
     start(&peer, "has-reply", pair->port);
@@ -176,29 +176,24 @@ static void server_dies(const char *role, enum rdma_cm_event_type last, int stat
     rdma_destroy_event_channel(channel);
 }
 
-static void a_server_dies_with_the_request_not_fetched(void **state) {
-    (void)state;
+TEST(a_server_dies_with_the_request_not_fetched) {
     server_dies("hears", RDMA_CM_EVENT_REJECTED, 28, facts.reject_of_lost_request);
 }
 
-static void a_server_dies_with_the_request_fetched(void **state) {
-    (void)state;
+TEST(a_server_dies_with_the_request_fetched) {
     server_dies("fetches", RDMA_CM_EVENT_REJECTED, 28, facts.reject_of_lost_request);
 }
 
-static void a_server_dies_after_its_reply(void **state) {
-    (void)state;
+TEST(a_server_dies_after_its_reply) {
     server_dies("accepts", RDMA_CM_EVENT_REJECTED, 28, 28);
 }
 
-static void a_connected_server_dies(void **state) {
-    (void)state;
+TEST(a_connected_server_dies) {
     server_dies("accepts", RDMA_CM_EVENT_DISCONNECTED, 0, 0);
 }
 
 /* The port is free again as soon as its process is gone. */
-static void a_dead_servers_port_is_free(void **state) {
-    (void)state;
+TEST(a_dead_servers_port_is_free) {
     struct rdma_event_channel *channel = ct_channel();
     struct peer peer;
     start(&peer, "hears", 0);
@@ -214,17 +209,6 @@ static void a_dead_servers_port_is_free(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, a_connected_client_dies),
-        CT_WITH(ct_listening, a_connected_client_closes_its_channel),
-        CT_WITH(ct_listening, a_client_dies_with_its_request),
-        CT_WITH(ct_listening, a_client_dies_with_the_reply),
-        cmocka_unit_test(a_server_dies_with_the_request_not_fetched),
-        cmocka_unit_test(a_server_dies_with_the_request_fetched),
-        cmocka_unit_test(a_server_dies_after_its_reply),
-        cmocka_unit_test(a_connected_server_dies),
-        cmocka_unit_test(a_dead_servers_port_is_free),
-    };
     if (argc == 3 && !strcmp(argv[0], "peer")) {
         uint16_t port = (uint16_t)strtoul(argv[2], NULL, 10);
         ct_start();
@@ -232,5 +216,5 @@ int main(int argc, char **argv) {
             as_client(argv[1], port);
         as_server(argv[1]);
     }
-    return ct_run(tests);
+    return ct_run();
 }

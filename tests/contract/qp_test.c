@@ -25,8 +25,7 @@ static void accept_with_qps(struct ct_pair *pair) {
 
 /* ---- the QP on the id ------------------------------------------------------------------------------ */
 
-static void create_qp_leaves_init_and_makes_cqs(void **state) {
-    (void)state;
+TEST(create_qp_leaves_init_and_makes_cqs) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = ct_id(channel);
     ct_resolve(id, 4711);
@@ -47,8 +46,7 @@ static void create_qp_leaves_init_and_makes_cqs(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void a_pd_of_another_context_is_einval(void **state) {
-    (void)state;
+TEST(a_pd_of_another_context_is_einval) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = ct_id(channel);
     ct_resolve(id, 4711);
@@ -65,8 +63,7 @@ static void a_pd_of_another_context_is_einval(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void a_connection_moves_both_qps(void **state) {
-    (void)state;
+TEST(a_connection_moves_both_qps) {
     struct ct_pair pair;
     accept_with_qps(&pair);
     assert_int_equal(ct_state(pair.passive->qp), IBV_QPS_RTS); /* before the reply was sent */
@@ -80,7 +77,7 @@ static void a_connection_moves_both_qps(void **state) {
     ct_pair_free(&pair);
 }
 
-static void connected_qps_point_at_each_other(void **state) {
+CT_WITH(ct_connected_qps, connected_qps_point_at_each_other) {
     struct ct_pair *pair = *state;
     struct ibv_qp_attr active, passive;
     struct ibv_qp_init_attr init;
@@ -101,7 +98,7 @@ static void connected_qps_point_at_each_other(void **state) {
     assert_int_equal(active.qp_access_flags & remote, remote);
 }
 
-static void disconnect_moves_the_callers_qp_only(void **state) {
+CT_WITH(ct_connected_qps, disconnect_moves_the_callers_qp_only) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_disconnect(pair->active), 0);
     assert_int_equal(ct_state(pair->active->qp), IBV_QPS_ERR);
@@ -129,7 +126,7 @@ static int poll_for(struct ibv_cq *cq, int ms, struct ibv_wc *wc) {
 }
 
 /* Who only hears of the disconnect has its receives still. */
-static void disconnect_flushes_the_caller_only(void **state) {
+CT_WITH(ct_connected_qps, disconnect_flushes_the_caller_only) {
     struct ct_pair *pair = *state;
     struct ibv_wc wc;
     uint8_t buf[64];
@@ -154,7 +151,7 @@ static void disconnect_flushes_the_caller_only(void **state) {
     assert_int_equal(ibv_dereg_mr(theirs), 0);
 }
 
-static void rejected_moves_the_qp_to_err_when_fetched(void **state) {
+CT_WITH(ct_resolved, rejected_moves_the_qp_to_err_when_fetched) {
     struct ct_pair *pair = *state;
     ct_qp(pair->active);
     assert_int_equal(rdma_connect(pair->active, NULL), 0);
@@ -167,8 +164,7 @@ static void rejected_moves_the_qp_to_err_when_fetched(void **state) {
 }
 
 /* The QP cannot be moved when the reply is fetched: an event of the library, status -1. */
-static void a_qp_that_cannot_be_moved_is_connect_error(void **state) {
-    (void)state;
+TEST(a_qp_that_cannot_be_moved_is_connect_error) {
     struct ct_pair pair;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     accept_with_qps(&pair);
@@ -186,7 +182,7 @@ static void a_qp_that_cannot_be_moved_is_connect_error(void **state) {
 }
 
 /* The library fails before the CM hears of it: the peer is told when the id goes. */
-static void accepting_with_an_unusable_qp_answers_nothing(void **state) {
+CT_WITH(ct_requested, accepting_with_an_unusable_qp_answers_nothing) {
     struct ct_pair *pair = *state;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     ct_qp(pair->passive);
@@ -207,8 +203,7 @@ static int ask(struct rdma_cm_id *id, enum ibv_qp_state wanted, struct ibv_qp_at
     return rdma_init_qp_attr(id, attr, &mask) ? -1 : mask;
 }
 
-static void attributes_before_a_connection(void **state) {
-    (void)state;
+TEST(attributes_before_a_connection) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *id = ct_id(channel), *ud = ct_ud_id(channel);
     struct ibv_qp_attr attr;
@@ -226,7 +221,7 @@ static void attributes_before_a_connection(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void attributes_of_the_passive_side(void **state) {
+CT_WITH(ct_listening, attributes_of_the_passive_side) {
     struct ct_pair *pair = *state;
     struct ibv_qp_attr attr;
     pair->active = ct_id(pair->active_channel);
@@ -256,7 +251,7 @@ static void attributes_of_the_passive_side(void **state) {
     assert_fails(ask(pair->active, IBV_QPS_RTS, &attr), EINVAL);
 }
 
-static void attributes_follow_the_negotiation(void **state) {
+CT_WITH(ct_listening, attributes_follow_the_negotiation) {
     struct ct_pair *pair = *state;
     struct ibv_qp_attr attr, peer;
     uint8_t ack_timeout = 21;
@@ -301,19 +296,5 @@ static void attributes_follow_the_negotiation(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(create_qp_leaves_init_and_makes_cqs),
-        cmocka_unit_test(a_pd_of_another_context_is_einval),
-        cmocka_unit_test(a_connection_moves_both_qps),
-        CT_WITH(ct_connected_qps, connected_qps_point_at_each_other),
-        CT_WITH(ct_connected_qps, disconnect_moves_the_callers_qp_only),
-        CT_WITH(ct_connected_qps, disconnect_flushes_the_caller_only),
-        CT_WITH(ct_resolved, rejected_moves_the_qp_to_err_when_fetched),
-        cmocka_unit_test(a_qp_that_cannot_be_moved_is_connect_error),
-        CT_WITH(ct_requested, accepting_with_an_unusable_qp_answers_nothing),
-        cmocka_unit_test(attributes_before_a_connection),
-        CT_WITH(ct_listening, attributes_of_the_passive_side),
-        CT_WITH(ct_listening, attributes_follow_the_negotiation),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -25,14 +25,14 @@ static void expect_nobody(struct ct_pair *pair, uint16_t port) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), REJECT_NO_LISTENER);
 }
 
-static void nobody_listens_is_said(void **state) {
+CT_WITH(ct_listening, nobody_listens_is_said) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->listener);
     pair->listener = NULL;
     expect_nobody(pair, pair->port);
 }
 
-static void bound_but_not_listening_is_not_listening(void **state) {
+CT_WITH(ct_listening, bound_but_not_listening_is_not_listening) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *bound = ct_id(pair->passive_channel);
     ct_bind(bound, 0);
@@ -40,7 +40,7 @@ static void bound_but_not_listening_is_not_listening(void **state) {
     ct_destroy(bound);
 }
 
-static void a_rejected_id_is_used_up(void **state) {
+CT_WITH(ct_requested, a_rejected_id_is_used_up) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_reject(pair->passive, NULL, 0), 0);
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
@@ -51,15 +51,14 @@ static void a_rejected_id_is_used_up(void **state) {
     ct_silent(pair->passive_channel);
 }
 
-static void destroying_a_request_rejects_it(void **state) {
+CT_WITH(ct_requested, destroying_a_request_rejects_it) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->passive);
     pair->passive = NULL;
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
 }
 
-static void destroying_a_listener_rejects_its_unfetched_requests(void **state) {
-    (void)state;
+TEST(destroying_a_listener_rejects_its_unfetched_requests) {
     skip_emulated("HAS NO PREADV2");
     struct ct_pair pair;
     ct_pair_listen(&pair);
@@ -73,7 +72,7 @@ static void destroying_a_listener_rejects_its_unfetched_requests(void **state) {
 }
 
 /* A fetched request is on its own: the listener may go. */
-static void a_fetched_request_outlives_its_listener(void **state) {
+CT_WITH(ct_requested, a_fetched_request_outlives_its_listener) {
     struct ct_pair *pair = *state;
     ct_destroy(pair->listener);
     pair->listener = NULL;
@@ -81,8 +80,7 @@ static void a_fetched_request_outlives_its_listener(void **state) {
     ct_confirm(pair->active, pair->passive_channel);
 }
 
-static void the_active_side_may_reject_the_reply(void **state) {
-    (void)state;
+TEST(the_active_side_may_reject_the_reply) {
     struct ct_pair pair;
     if (facts.device_connects)
         ct_skip("the device has confirmed the answer by then");
@@ -101,7 +99,7 @@ static void the_active_side_may_reject_the_reply(void **state) {
     ct_pair_free(&pair);
 }
 
-static void destroying_an_accepted_id_ends_it(void **state) {
+CT_WITH(ct_requested, destroying_an_accepted_id_ends_it) {
     struct ct_pair *pair = *state;
     ct_pair_accept(pair);
     if (facts.device_connects) { /* which has confirmed it */
@@ -117,8 +115,7 @@ static void destroying_an_accepted_id_ends_it(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), facts.rejected);
 }
 
-static void reject_ece_is_reason_35(void **state) {
-    (void)state;
+TEST(reject_ece_is_reason_35) {
     if (facts.device_connects)
         ct_skip("a refusal has no reason");
     struct ct_pair pair;
@@ -132,7 +129,7 @@ static void reject_ece_is_reason_35(void **state) {
 }
 
 /* A backlog of 0 means the largest one. */
-static void a_backlog_of_0_is_no_limit_for_a_few(void **state) {
+CT_WITH(ct_listening, a_backlog_of_0_is_no_limit_for_a_few) {
     struct ct_pair *pair = *state;
     enum { COUNT = 10 };
     struct rdma_cm_id *active[COUNT];
@@ -157,8 +154,7 @@ static void a_backlog_of_0_is_no_limit_for_a_few(void **state) {
 }
 
 /* The peer's QP number is known from a connection that still lives: the request is stale. */
-static void a_qp_number_in_use_is_reject_10(void **state) {
-    (void)state;
+TEST(a_qp_number_in_use_is_reject_10) {
     if (!facts.stale_numbers)
         ct_skip("QP numbers of live connections are not compared: they are unique on one host");
     struct ct_pair pair;
@@ -180,18 +176,5 @@ static void a_qp_number_in_use_is_reject_10(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, nobody_listens_is_said),
-        CT_WITH(ct_listening, bound_but_not_listening_is_not_listening),
-        CT_WITH(ct_requested, a_rejected_id_is_used_up),
-        CT_WITH(ct_requested, destroying_a_request_rejects_it),
-        cmocka_unit_test(destroying_a_listener_rejects_its_unfetched_requests),
-        CT_WITH(ct_requested, a_fetched_request_outlives_its_listener),
-        cmocka_unit_test(the_active_side_may_reject_the_reply),
-        CT_WITH(ct_requested, destroying_an_accepted_id_ends_it),
-        cmocka_unit_test(reject_ece_is_reason_35),
-        CT_WITH(ct_listening, a_backlog_of_0_is_no_limit_for_a_few),
-        cmocka_unit_test(a_qp_number_in_use_is_reject_10),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

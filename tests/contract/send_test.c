@@ -54,8 +54,9 @@ static void received(uint64_t wr_id, uint32_t bytes) {
 
 /* ---- one message ----------------------------------------------------------------------------------------- */
 
-static void any_size_arrives_and_nothing_beside_it(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
+WITH(open_default, any_size_arrives_and_nothing_beside_it) {
     const uint32_t sizes[] = {0, 1, 7, 8, 64, 112, 449, 1023, 1024, 1025, 4096, 4097, 30000};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         ct_fill(a.buf, sizes[i], i);
@@ -70,8 +71,7 @@ static void any_size_arrives_and_nothing_beside_it(void **state) {
     }
 }
 
-static void a_message_without_any_buffer_is_legal(void **state) {
-    (void)state;
+WITH(open_default, a_message_without_any_buffer_is_legal) {
     struct ibv_recv_wr recv = {.wr_id = 0, .num_sge = 0}, *bad_recv;
     struct ibv_send_wr wr = {.wr_id = UINT64_MAX, /* any number will do, 0 too */
                              .opcode = IBV_WR_SEND,
@@ -83,8 +83,7 @@ static void a_message_without_any_buffer_is_legal(void **state) {
     sent(UINT64_MAX);
 }
 
-static void immediate_data_arrives_untouched(void **state) {
-    (void)state;
+WITH(open_default, immediate_data_arrives_untouched) {
     struct ibv_sge sge = ct_sge(&a, 0, 24);
     struct ibv_send_wr wr = {.wr_id = 5,
                              .sg_list = &sge,
@@ -106,8 +105,7 @@ static void immediate_data_arrives_untouched(void **state) {
     sent(5);
 }
 
-static void lists_are_gathered_and_scattered(void **state) {
-    (void)state;
+WITH(open_default, lists_are_gathered_and_scattered) {
     struct ibv_sge from[4] = {ct_sge(&a, 1000, 100), ct_sge(&a, 0, 0), ct_sge(&a, 5000, 3000),
                               ct_sge(&a, 3, 1)};
     struct ibv_sge to[4] = {ct_sge(&b, 10, 50), ct_sge(&b, 30000, 2000), ct_sge(&b, 0, 0),
@@ -135,8 +133,7 @@ static void lists_are_gathered_and_scattered(void **state) {
 
 /* ---- many messages ----------------------------------------------------------------------------------------- */
 
-static void messages_and_receives_meet_in_order(void **state) {
-    (void)state;
+WITH(open_default, messages_and_receives_meet_in_order) {
     enum { COUNT = 48 };
     for (unsigned i = 0; i < COUNT; i++)
         assert_int_equal(ct_recv(&b, i, i * 1024, 1024), 0);
@@ -154,8 +151,7 @@ static void messages_and_receives_meet_in_order(void **state) {
     ct_empty(b.rcq);
 }
 
-static void a_list_of_requests_arrives_in_its_order(void **state) {
-    (void)state;
+WITH(open_default, a_list_of_requests_arrives_in_its_order) {
     enum { COUNT = 60 };
     struct ibv_send_wr wr[COUNT], *bad;
     struct ibv_recv_wr recv[COUNT], *bad_recv;
@@ -189,8 +185,7 @@ static void a_list_of_requests_arrives_in_its_order(void **state) {
     ct_empty(a.scq);
 }
 
-static void poll_returns_no_more_than_asked(void **state) {
-    (void)state;
+WITH(open_default, poll_returns_no_more_than_asked) {
     enum { COUNT = 8 };
     struct ibv_wc wc[COUNT];
     for (unsigned i = 0; i < COUNT; i++) {
@@ -212,8 +207,7 @@ static void poll_returns_no_more_than_asked(void **state) {
     }
 }
 
-static void sq_sig_all_completes_every_send(void **state) {
-    (void)state;
+WITH(open_sig_all, sq_sig_all_completes_every_send) {
     for (unsigned i = 0; i < 10; i++) {
         assert_int_equal(ct_recv(&b, i, 0, 64), 0);
         assert_int_equal(ct_send(&a, i, 0, 8, 0), 0);
@@ -238,8 +232,7 @@ static int post_inline(enum ibv_wr_opcode opcode, struct ibv_sge *sge, int count
 }
 
 /* Copied before the post returns; the key is not looked at. */
-static void inline_payload_is_taken_at_once(void **state) {
-    (void)state;
+WITH(open_inline, inline_payload_is_taken_at_once) {
     const uint32_t sizes[] = {1, 64, 80, 100, 101, 112, 113, 128, 224, 256, 447, 448, 449, 512};
     static uint8_t data[1024];
     assert_true(a.cap.max_inline_data >= facts.inline_most);
@@ -261,8 +254,7 @@ static void inline_payload_is_taken_at_once(void **state) {
     }
 }
 
-static void an_inline_write_may_be_as_long(void **state) {
-    (void)state;
+WITH(open_inline, an_inline_write_may_be_as_long) {
     static uint8_t data[1024];
     struct ibv_sge sge = {(uintptr_t)data, facts.inline_most, 12345};
     ct_fill(data, sizeof data, 7);
@@ -274,8 +266,7 @@ static void an_inline_write_may_be_as_long(void **state) {
     assert_int_equal(b.buf[facts.inline_most], 0x77);
 }
 
-static void more_inline_than_the_queue_pair_has_is_einval(void **state) {
-    (void)state;
+WITH(open_inline, more_inline_than_the_queue_pair_has_is_einval) {
     static uint8_t data[65536];
     const enum ibv_wr_opcode opcodes[] = {IBV_WR_SEND, IBV_WR_RDMA_WRITE};
     struct ibv_sge sge = {(uintptr_t)data, a.cap.max_inline_data + 1, 0};
@@ -291,8 +282,7 @@ static void more_inline_than_the_queue_pair_has_is_einval(void **state) {
 
 /* ---- limits of the queues ------------------------------------------------------------------------------------ */
 
-static void a_full_send_queue_names_the_first_that_did_not_fit(void **state) {
-    (void)state;
+WITH(open_default, a_full_send_queue_names_the_first_that_did_not_fit) {
     struct ibv_sge sge = ct_sge(&a, 0, 8);
     unsigned room = a.cap.max_send_wr + facts.queue_spare;
     struct ibv_send_wr *wr = calloc(room + 2, sizeof *wr), *bad = NULL;
@@ -315,8 +305,7 @@ static void a_full_send_queue_names_the_first_that_did_not_fit(void **state) {
     free(wr);
 }
 
-static void a_full_receive_queue_names_the_first_that_did_not_fit(void **state) {
-    (void)state;
+WITH(open_default, a_full_receive_queue_names_the_first_that_did_not_fit) {
     struct ibv_sge sge = ct_sge(&b, 0, 64);
     unsigned room = b.cap.max_recv_wr + facts.queue_spare;
     struct ibv_recv_wr *wr = calloc(room + 2, sizeof *wr), *bad = NULL;
@@ -335,8 +324,7 @@ static void a_full_receive_queue_names_the_first_that_did_not_fit(void **state) 
     free(wr);
 }
 
-static void a_list_stops_at_the_first_bad_request(void **state) {
-    (void)state;
+WITH(open_default, a_list_stops_at_the_first_bad_request) {
     struct ibv_sge sge[16];
     struct ibv_send_wr wr[3], *bad = NULL;
     for (unsigned i = 0; i < 16; i++)
@@ -358,25 +346,9 @@ static void a_list_stops_at_the_first_bad_request(void **state) {
     ct_empty(a.scq); /* neither the bad one nor what followed it */
 }
 
+TEST_CASES({"more_inline_than_was_granted_unasked_is_einval",
+            more_inline_than_the_queue_pair_has_is_einval, open_default, close_pair, NULL});
+
 int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        WITH(open_default, any_size_arrives_and_nothing_beside_it),
-        WITH(open_default, a_message_without_any_buffer_is_legal),
-        WITH(open_default, immediate_data_arrives_untouched),
-        WITH(open_default, lists_are_gathered_and_scattered),
-        WITH(open_default, messages_and_receives_meet_in_order),
-        WITH(open_default, a_list_of_requests_arrives_in_its_order),
-        WITH(open_default, poll_returns_no_more_than_asked),
-        WITH(open_sig_all, sq_sig_all_completes_every_send),
-        WITH(open_inline, inline_payload_is_taken_at_once),
-        WITH(open_inline, an_inline_write_may_be_as_long),
-        WITH(open_inline, more_inline_than_the_queue_pair_has_is_einval),
-        {"more_inline_than_was_granted_unasked_is_einval",
-         more_inline_than_the_queue_pair_has_is_einval, open_default, close_pair, NULL},
-        WITH(open_default, a_full_send_queue_names_the_first_that_did_not_fit),
-        WITH(open_default, a_full_receive_queue_names_the_first_that_did_not_fit),
-        WITH(open_default, a_list_stops_at_the_first_bad_request),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

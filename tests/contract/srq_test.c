@@ -51,8 +51,9 @@ static void taken(int i, uint64_t wr_id, uint32_t bytes) {
     ct_wc(from[i].scq, 1, IBV_WC_SUCCESS);
 }
 
-static void receives_are_taken_in_order_by_all(void **state) {
-    (void)state;
+#define SHARED_TEST(name) TEST_WITH(open_shared, close_shared, name)
+
+SHARED_TEST(receives_are_taken_in_order_by_all) {
     for (unsigned n = 0; n < 30; n++) {
         int i = (int)(n % PEERS);
         assert_int_equal(ct_recv(&hub, n, 0, 4096), 0);
@@ -63,8 +64,7 @@ static void receives_are_taken_in_order_by_all(void **state) {
     }
 }
 
-static void a_receive_may_be_there_before_anybody(void **state) {
-    (void)state;
+SHARED_TEST(a_receive_may_be_there_before_anybody) {
     for (unsigned n = 0; n < 6; n++)
         assert_int_equal(ct_recv(&hub, n, n * 64, 64), 0);
     for (unsigned n = 0; n < 6; n++) {
@@ -73,8 +73,7 @@ static void a_receive_may_be_there_before_anybody(void **state) {
     }
 }
 
-static void each_post_lets_one_message_through(void **state) {
-    (void)state;
+SHARED_TEST(each_post_lets_one_message_through) {
     unsigned seen = 0;
     for (int i = 0; i < PEERS; i++)
         send_from(i, 8);
@@ -92,8 +91,7 @@ static void each_post_lets_one_message_through(void **state) {
     assert_int_equal(seen, (1u << PEERS) - 1);
 }
 
-static void the_limit_fires_once_and_then_reads_0(void **state) {
-    (void)state;
+SHARED_TEST(the_limit_fires_once_and_then_reads_0) {
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(ct_recv(&hub, i, 0, 64), 0);
     struct ibv_srq_attr attr = {.srq_limit = 3};
@@ -115,8 +113,7 @@ static void the_limit_fires_once_and_then_reads_0(void **state) {
 }
 
 /* A queue pair that ends leaves the receives to the others. */
-static void err_flushes_nothing_of_a_shared_queue(void **state) {
-    (void)state;
+SHARED_TEST(err_flushes_nothing_of_a_shared_queue) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     assert_int_equal(ct_recv(&hub, 5, 0, 64), 0);
     assert_int_equal(ibv_modify_qp(qps[0], &attr, IBV_QP_STATE), 0);
@@ -129,8 +126,7 @@ static void err_flushes_nothing_of_a_shared_queue(void **state) {
     taken(1, 5, 8);
 }
 
-static void what_a_shared_queue_refuses(void **state) {
-    (void)state;
+SHARED_TEST(what_a_shared_queue_refuses) {
     struct ibv_recv_wr wr = {.wr_id = 1}, *bad = NULL;
     assert_int_equal(ibv_post_recv(qps[0], &wr, &bad), EINVAL);
     if (facts.bad_wr_of_state)
@@ -145,8 +141,7 @@ static void what_a_shared_queue_refuses(void **state) {
 }
 
 /* What is asked for beside a shared queue is nobody's, however much it is. */
-static void a_queue_pairs_own_receives_do_not_count(void **state) {
-    (void)state;
+SHARED_TEST(a_queue_pairs_own_receives_do_not_count) {
     struct ibv_device_attr device;
     assert_int_equal(ibv_query_device(hub.ctx, &device), 0);
     struct ibv_qp_init_attr init = {.send_cq = hub.scq,
@@ -162,8 +157,7 @@ static void a_queue_pairs_own_receives_do_not_count(void **state) {
     assert_int_equal(ibv_destroy_qp(qp), 0);
 }
 
-static void a_full_shared_queue_is_enomem(void **state) {
-    (void)state;
+SHARED_TEST(a_full_shared_queue_is_enomem) {
     struct ibv_srq_attr attr;
     assert_int_equal(ibv_query_srq(hub.srq, &attr), 0);
     for (unsigned i = 0; i < attr.max_wr; i++)
@@ -176,12 +170,5 @@ static void a_full_shared_queue_is_enomem(void **state) {
 }
 
 int main(void) {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_shared, close_shared)
-    const struct CMUnitTest tests[] = {
-        TEST(receives_are_taken_in_order_by_all),    TEST(a_receive_may_be_there_before_anybody),
-        TEST(each_post_lets_one_message_through),    TEST(the_limit_fires_once_and_then_reads_0),
-        TEST(err_flushes_nothing_of_a_shared_queue), TEST(what_a_shared_queue_refuses),
-        TEST(a_full_shared_queue_is_enomem),         TEST(a_queue_pairs_own_receives_do_not_count),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -115,8 +115,9 @@ static enum ibv_qp_state shown(void) {
 
 /* ---- transitions ------------------------------------------------------------------------------------------- */
 
-static void every_pair_of_states_is_as_the_specification_says(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_two, name)
+
+WITH(open_two, every_pair_of_states_is_as_the_specification_says) {
     for (unsigned f = 0; f < 6; f++)
         for (unsigned t = 0; t < STATES; t++) {
             int mask = required(real[f], (enum ibv_qp_state)t);
@@ -132,8 +133,7 @@ static void every_pair_of_states_is_as_the_specification_says(void **state) {
         }
 }
 
-static void every_required_attribute_is_required(void **state) {
-    (void)state;
+WITH(open_two, every_required_attribute_is_required) {
     for (unsigned f = 0; f < 6; f++)
         for (unsigned t = 0; t < STATES; t++) {
             int mask = required(real[f], (enum ibv_qp_state)t);
@@ -149,8 +149,7 @@ static void every_required_attribute_is_required(void **state) {
         }
 }
 
-static void attributes_of_another_transition_are_refused(void **state) {
-    (void)state;
+WITH(open_two, attributes_of_another_transition_are_refused) {
     bring_to(IBV_QPS_RESET);
     assert_int_equal(try(IBV_QPS_RESET, IBV_QPS_INIT, CT_INIT_MASK | IBV_QP_DEST_QPN), EINVAL);
     bring_to(IBV_QPS_INIT);
@@ -162,15 +161,13 @@ static void attributes_of_another_transition_are_refused(void **state) {
     assert_int_equal(shown(), IBV_QPS_RTS);
 }
 
-static void a_wrong_current_state_is_refused(void **state) {
-    (void)state;
+WITH(open_two, a_wrong_current_state_is_refused) {
     bring_to(IBV_QPS_RTS);
     assert_int_equal(try(IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
     assert_int_equal(try(IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_STATE | IBV_QP_CUR_STATE), 0);
 }
 
-static void a_port_that_does_not_exist_is_einval(void **state) {
-    (void)state;
+WITH(open_two, a_port_that_does_not_exist_is_einval) {
     struct ibv_qp_attr attr = ct_attr(&a, IBV_QPS_INIT, 0);
     attr.port_num = 2;
     assert_int_equal(ibv_modify_qp(a.qp, &attr, CT_INIT_MASK), EINVAL);
@@ -179,8 +176,7 @@ static void a_port_that_does_not_exist_is_einval(void **state) {
 
 /* ---- queries ------------------------------------------------------------------------------------------------ */
 
-static void a_query_returns_what_was_set(void **state) {
-    (void)state;
+WITH(open_two, a_query_returns_what_was_set) {
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     a.o.rnr_timer = 12;
@@ -227,8 +223,7 @@ static void flushed_later(uint64_t wr_id) {
     ct_empty(a.rcq);
 }
 
-static void posting_is_allowed_in_the_right_states(void **state) {
-    (void)state;
+WITH(open_two, posting_is_allowed_in_the_right_states) {
     for (unsigned f = 0; f < 6; f++) {
         bring_to(real[f]);
         bool can_send = real[f] == IBV_QPS_RTS || real[f] == IBV_QPS_SQD || real[f] == IBV_QPS_ERR;
@@ -245,8 +240,7 @@ static void posting_is_allowed_in_the_right_states(void **state) {
     bring_to(IBV_QPS_RESET);
 }
 
-static void a_receive_posted_in_init_takes_the_first_message(void **state) {
-    (void)state;
+WITH(open_two, a_receive_posted_in_init_takes_the_first_message) {
     bring_to(IBV_QPS_INIT);
     assert_int_equal(ct_recv(&a, 77, 0, 64), 0);
     assert_int_equal(try(IBV_QPS_INIT, IBV_QPS_RTR, CT_RTR_MASK), 0);
@@ -262,8 +256,7 @@ static void a_receive_posted_in_init_takes_the_first_message(void **state) {
         ct_no_async(a.ctx);
 }
 
-static void sends_of_a_drained_queue_wait_until_rts(void **state) {
-    (void)state;
+WITH(open_pair, sends_of_a_drained_queue_wait_until_rts) {
     assert_int_equal(ct_recv(&b, 1, 0, 64), 0);
     assert_int_equal(ct_to(&a, IBV_QPS_SQD), 0);
     wait_until_drained();
@@ -288,8 +281,7 @@ static void sends_of_a_drained_queue_wait_until_rts(void **state) {
  * Every place of the queue was used before. Where a device takes the place of the next send for one that is under
  * way, it drains for ever: RESET is refused, and ERR is the way out.
  */
-static void a_queue_that_was_used_drains(void **state) {
-    (void)state;
+WITH(open_pair, a_queue_that_was_used_drains) {
     for (unsigned i = 0; i < 2 * (a.cap.max_send_wr + facts.queue_spare) + 2; i++) {
         assert_int_equal(ct_recv(&b, i, 0, 64), 0);
         assert_int_equal(ct_send(&a, i, 0, 8, IBV_SEND_SIGNALED), 0);
@@ -310,8 +302,7 @@ static void a_queue_that_was_used_drains(void **state) {
 
 /* ---- flush ------------------------------------------------------------------------------------------------------ */
 
-static void err_flushes_everything_in_order_unsignaled_too(void **state) {
-    (void)state;
+WITH(open_pair, err_flushes_everything_in_order_unsignaled_too) {
     for (unsigned i = 0; i < 10; i++) /* b posted nothing: all of them are pending */
         assert_int_equal(ct_send(&a, i, 0, 8, i % 3 == 0 ? IBV_SEND_SIGNALED : 0), 0);
     for (unsigned i = 0; i < 10; i++)
@@ -329,8 +320,7 @@ static void err_flushes_everything_in_order_unsignaled_too(void **state) {
 }
 
 /* What was completed before stays a success; a success never follows a flush. */
-static void delivered_sends_succeed_before_the_flush(void **state) {
-    (void)state;
+WITH(open_pair, delivered_sends_succeed_before_the_flush) {
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(ct_recv(&b, i, 0, 64), 0);
     for (unsigned i = 0; i < 6; i++)
@@ -345,8 +335,7 @@ static void delivered_sends_succeed_before_the_flush(void **state) {
     ct_empty(a.scq);
 }
 
-static void reset_forgets_everything_and_the_pair_starts_again(void **state) {
-    (void)state;
+WITH(open_pair, reset_forgets_everything_and_the_pair_starts_again) {
     for (unsigned round = 0; round < 5; round++) {
         assert_int_equal(ct_recv(&a, 1, 0, 64), 0);
         assert_int_equal(ct_send(&a, 2, 0, 8, IBV_SEND_SIGNALED), 0);
@@ -372,21 +361,5 @@ static void reset_forgets_everything_and_the_pair_starts_again(void **state) {
 }
 
 int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_two)
-    const struct CMUnitTest tests[] = {
-        WITH(open_two, every_pair_of_states_is_as_the_specification_says),
-        WITH(open_two, every_required_attribute_is_required),
-        WITH(open_two, attributes_of_another_transition_are_refused),
-        WITH(open_two, a_wrong_current_state_is_refused),
-        WITH(open_two, a_port_that_does_not_exist_is_einval),
-        WITH(open_two, a_query_returns_what_was_set),
-        WITH(open_two, posting_is_allowed_in_the_right_states),
-        WITH(open_two, a_receive_posted_in_init_takes_the_first_message),
-        WITH(open_pair, sends_of_a_drained_queue_wait_until_rts),
-        WITH(open_pair, a_queue_that_was_used_drains),
-        WITH(open_pair, err_flushes_everything_in_order_unsignaled_too),
-        WITH(open_pair, delivered_sends_succeed_before_the_flush),
-        WITH(open_pair, reset_forgets_everything_and_the_pair_starts_again),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

@@ -9,8 +9,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-static void s02_event_str_knows_nothing_behind_timewait_exit(void **state) {
-    (void)state;
+TEST(s02_event_str_knows_nothing_behind_timewait_exit) {
     for (int i = RDMA_CM_EVENT_ADDR_RESOLVED; i <= RDMA_CM_EVENT_TIMEWAIT_EXIT; i++)
         assert_memory_equal(rdma_event_str((enum rdma_cm_event_type)i), "RDMA_CM_EVENT_", 14);
     assert_string_equal(rdma_event_str(RDMA_CM_EVENT_ADDR_CHANGE), "RDMA_CM_EVENT_ADDR_CHANGE");
@@ -20,7 +19,7 @@ static void s02_event_str_knows_nothing_behind_timewait_exit(void **state) {
 }
 
 /* -1, not an errno: the library found out, and there is nothing behind the number. */
-static void s03_status_may_be_minus_one(void **state) {
+CT_WITH(ct_listening, s03_status_may_be_minus_one) {
     struct ct_pair *pair = *state;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
     pair->active = ct_id(pair->active_channel);
@@ -33,7 +32,7 @@ static void s03_status_may_be_minus_one(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_CONNECT_ERROR), -1);
 }
 
-static void s04_private_data_len_is_constant(void **state) {
+CT_WITH(ct_listening, s04_private_data_len_is_constant) {
     struct ct_pair *pair = *state;
     char data[56] = {1};
     for (uint8_t len = 0; len <= 56; len += 28) {
@@ -53,7 +52,7 @@ static void s04_private_data_len_is_constant(void **state) {
     }
 }
 
-static void s06_passive_established_needs_the_active_event_loop(void **state) {
+CT_WITH(ct_resolved, s06_passive_established_needs_the_active_event_loop) {
     struct ct_pair *pair = *state;
     ct_qp(pair->active);
     assert_int_equal(rdma_connect(pair->active, NULL), 0);
@@ -66,7 +65,7 @@ static void s06_passive_established_needs_the_active_event_loop(void **state) {
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
-static void s07_establish_is_not_followed_by_an_active_established(void **state) {
+CT_WITH(ct_connected, s07_establish_is_not_followed_by_an_active_established) {
     struct ct_pair *pair = *state;
     ct_silent(pair->active_channel);
     /* The next thing the active side ever hears is the end. */
@@ -74,7 +73,7 @@ static void s07_establish_is_not_followed_by_an_active_established(void **state)
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
-static void s08_second_disconnect_succeeds_without_an_event(void **state) {
+CT_WITH(ct_connected, s08_second_disconnect_succeeds_without_an_event) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_disconnect(pair->active), 0);
     assert_int_equal(rdma_disconnect(pair->active), 0);
@@ -87,8 +86,7 @@ static void s08_second_disconnect_succeeds_without_an_event(void **state) {
     ct_silent(pair->active_channel);
 }
 
-static void s09_a_rejected_id_cannot_be_used_again(void **state) {
-    (void)state;
+TEST(s09_a_rejected_id_cannot_be_used_again) {
     struct ct_pair pair;
     struct sockaddr_in dst = ct_address(4711);
     ct_pair_request(&pair);
@@ -101,7 +99,7 @@ static void s09_a_rejected_id_cannot_be_used_again(void **state) {
     ct_pair_free(&pair);
 }
 
-static void s10_accept_without_parameters_needs_a_qp(void **state) {
+CT_WITH(ct_requested, s10_accept_without_parameters_needs_a_qp) {
     struct ct_pair *pair = *state;
     if (!facts.crashes_without_param) {
         assert_fails(rdma_accept(pair->passive, NULL), EINVAL);
@@ -127,7 +125,7 @@ static int disconnect_call(void *id) {
 }
 
 /* The second disconnect of a synchronous id waits for an event and takes whatever comes. */
-static void s12_a_synchronous_call_returns_on_any_event(void **state) {
+CT_WITH(ct_connected, s12_a_synchronous_call_returns_on_any_event) {
     struct ct_pair *pair = *state;
     assert_int_equal(rdma_migrate_id(pair->active, NULL), 0);
     struct ct_thread thread;
@@ -140,7 +138,7 @@ static void s12_a_synchronous_call_returns_on_any_event(void **state) {
     assert_int_equal(pair->active->event->event, RDMA_CM_EVENT_TIMEWAIT_EXIT);
 }
 
-static void s13_depths_arrive_swapped(void **state) {
+CT_WITH(ct_resolved, s13_depths_arrive_swapped) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
@@ -157,8 +155,7 @@ static int bind_call(struct rdma_cm_id *id, struct sockaddr_in addr) {
     return rdma_bind_addr(id, (struct sockaddr *)&addr);
 }
 
-static void s14_a_wildcard_clash_has_an_errno_of_its_own(void **state) {
-    (void)state;
+TEST(s14_a_wildcard_clash_has_an_errno_of_its_own) {
     struct rdma_event_channel *channel = ct_channel();
     struct rdma_cm_id *a = ct_id(channel), *exact = ct_id(channel), *wild = ct_id(channel);
     ct_bind(a, 0);
@@ -170,8 +167,7 @@ static void s14_a_wildcard_clash_has_an_errno_of_its_own(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void s15_a_datagram_reject_is_unreachable_2(void **state) {
-    (void)state;
+TEST(s15_a_datagram_reject_is_unreachable_2) {
     struct rdma_event_channel *passive = ct_channel(), *active = ct_channel();
     struct rdma_cm_id *listener = ct_ud_id(passive), *id = ct_ud_id(active);
     struct rdma_conn_param param = {.private_data = NULL};
@@ -188,19 +184,5 @@ static void s15_a_datagram_reject_is_unreachable_2(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(s02_event_str_knows_nothing_behind_timewait_exit),
-        CT_WITH(ct_listening, s03_status_may_be_minus_one),
-        CT_WITH(ct_listening, s04_private_data_len_is_constant),
-        CT_WITH(ct_resolved, s06_passive_established_needs_the_active_event_loop),
-        CT_WITH(ct_connected, s07_establish_is_not_followed_by_an_active_established),
-        CT_WITH(ct_connected, s08_second_disconnect_succeeds_without_an_event),
-        cmocka_unit_test(s09_a_rejected_id_cannot_be_used_again),
-        CT_WITH(ct_requested, s10_accept_without_parameters_needs_a_qp),
-        CT_WITH(ct_connected, s12_a_synchronous_call_returns_on_any_event),
-        CT_WITH(ct_resolved, s13_depths_arrive_swapped),
-        cmocka_unit_test(s14_a_wildcard_clash_has_an_errno_of_its_own),
-        cmocka_unit_test(s15_a_datagram_reject_is_unreachable_2),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

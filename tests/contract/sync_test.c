@@ -46,8 +46,7 @@ static uint16_t server_open(struct server *server) {
     return ntohs(rdma_get_src_port(server->listener));
 }
 
-static void calls_return_with_their_event(void **state) {
-    (void)state;
+TEST(calls_return_with_their_event) {
     struct rdma_cm_id *id = ct_id(NULL);
     assert_non_null(id->channel);
     struct sockaddr_in dst = ct_address(4711);
@@ -58,8 +57,7 @@ static void calls_return_with_their_event(void **state) {
     ct_destroy(id); /* acknowledges id->event by itself */
 }
 
-static void a_positive_status_becomes_errno_as_it_is(void **state) {
-    (void)state;
+TEST(a_positive_status_becomes_errno_as_it_is) {
     struct rdma_cm_id *id = ct_ud_id(NULL);
     struct rdma_conn_param param = {.private_data = NULL};
     struct sockaddr_in dst = ct_address(1);
@@ -70,8 +68,7 @@ static void a_positive_status_becomes_errno_as_it_is(void **state) {
     ct_destroy(id);
 }
 
-static void connect_accept_disconnect(void **state) {
-    (void)state;
+TEST(connect_accept_disconnect) {
     struct server server = {.refuse = false};
     struct ct_thread thread;
     struct rdma_conn_param param = ct_param(NULL, 0);
@@ -91,8 +88,7 @@ static void connect_accept_disconnect(void **state) {
     rdma_destroy_ep(id);
 }
 
-static void rejected_is_econnrefused(void **state) {
-    (void)state;
+TEST(rejected_is_econnrefused) {
     struct server server = {.refuse = true};
     struct ct_thread thread;
     struct rdma_conn_param param = ct_param(NULL, 0);
@@ -107,15 +103,14 @@ static void rejected_is_econnrefused(void **state) {
     rdma_destroy_ep(id);
 }
 
-static void get_request_is_for_synchronous_listeners(void **state) {
+CT_WITH(ct_listening, get_request_is_for_synchronous_listeners) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *id;
     assert_fails(rdma_get_request(pair->listener, &id), EINVAL);
 }
 
 /* The request waits in id->event, with its private data. */
-static void a_request_stays_in_the_new_id(void **state) {
-    (void)state;
+TEST(a_request_stays_in_the_new_id) {
     struct server server = {.refuse = false};
     struct rdma_event_channel *channel = ct_channel();
     uint16_t port = server_open(&server);
@@ -133,8 +128,7 @@ static void a_request_stays_in_the_new_id(void **state) {
     rdma_destroy_event_channel(channel);
 }
 
-static void migration_between_the_modes(void **state) {
-    (void)state;
+TEST(migration_between_the_modes) {
     struct rdma_event_channel *channel = ct_channel();
     struct sockaddr_in dst = ct_address(4711);
     struct rdma_cm_id *id = ct_id(NULL);
@@ -155,8 +149,7 @@ static void migration_between_the_modes(void **state) {
 }
 
 /* Attributes given to create_ep make the QPs of both ends, of requests too. */
-static void endpoints_create_their_qps(void **state) {
-    (void)state;
+TEST(endpoints_create_their_qps) {
     struct ibv_qp_init_attr attr = {
         .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
     struct server server = {.null_param = true};
@@ -180,8 +173,7 @@ static void endpoints_create_their_qps(void **state) {
 }
 
 /* What address resolution found goes before the application's data, in the first connect. */
-static void connect_data_of_the_endpoint_comes_first(void **state) {
-    (void)state;
+TEST(connect_data_of_the_endpoint_comes_first) {
     struct server server = {.refuse = false};
     char host[INET_ADDRSTRLEN], service[8];
     struct sockaddr_in addr = ct_address(0);
@@ -211,16 +203,5 @@ static void connect_data_of_the_endpoint_comes_first(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(calls_return_with_their_event),
-        cmocka_unit_test(a_positive_status_becomes_errno_as_it_is),
-        cmocka_unit_test(connect_accept_disconnect),
-        cmocka_unit_test(rejected_is_econnrefused),
-        CT_WITH(ct_listening, get_request_is_for_synchronous_listeners),
-        cmocka_unit_test(a_request_stays_in_the_new_id),
-        cmocka_unit_test(migration_between_the_modes),
-        cmocka_unit_test(endpoints_create_their_qps),
-        cmocka_unit_test(connect_data_of_the_endpoint_comes_first),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

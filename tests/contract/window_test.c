@@ -72,8 +72,9 @@ static void invalidate(uint32_t rkey) {
     assert_int_equal(ibv_post_send(b.qp, &wr, &bad), 0);
 }
 
-static void a_window_opens_its_part(void **state) {
-    (void)state;
+#define PAIR_TEST(name) TEST_WITH(open_pair, close_pair, name)
+
+PAIR_TEST(a_window_opens_its_part) {
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
     ct_fill(a.buf, 64, 5);
     post(IBV_WR_RDMA_WRITE, 64, 4096, rkey);
@@ -85,15 +86,13 @@ static void a_window_opens_its_part(void **state) {
     ct_check(a.buf, 64, 5);
 }
 
-static void a_window_ends_where_it_was_bound(void **state) {
-    (void)state;
+PAIR_TEST(a_window_ends_where_it_was_bound) {
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE);
     post(IBV_WR_RDMA_WRITE, 64, 4097, rkey);
     ct_wc(a.scq, 77, facts.window_bounds ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS);
 }
 
-static void a_window_gives_the_rights_it_was_bound_with(void **state) {
-    (void)state;
+PAIR_TEST(a_window_gives_the_rights_it_was_bound_with) {
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_READ);
     post(IBV_WR_RDMA_READ, 64, 4096, rkey);
     ct_wc(a.scq, 77, IBV_WC_SUCCESS);
@@ -103,14 +102,12 @@ static void a_window_gives_the_rights_it_was_bound_with(void **state) {
     assert_int_equal(b.buf[4096], 0xab);
 }
 
-static void an_unbound_window_opens_nothing(void **state) {
-    (void)state;
+PAIR_TEST(an_unbound_window_opens_nothing) {
     post(IBV_WR_RDMA_READ, 8, 4096, mw->rkey);
     ct_wc(a.scq, 77, IBV_WC_REM_ACCESS_ERR);
 }
 
-static void local_invalidate_takes_it_back(void **state) {
-    (void)state;
+PAIR_TEST(local_invalidate_takes_it_back) {
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE);
     invalidate(rkey);
     struct ibv_wc wc = ct_poll(b.scq);
@@ -120,8 +117,7 @@ static void local_invalidate_takes_it_back(void **state) {
     ct_wc(a.scq, 77, IBV_WC_REM_ACCESS_ERR);
 }
 
-static void a_window_may_be_bound_again(void **state) {
-    (void)state;
+PAIR_TEST(a_window_may_be_bound_again) {
     uint32_t first = bound(IBV_ACCESS_REMOTE_WRITE);
     invalidate(first);
     ct_wc(b.scq, 4, IBV_WC_SUCCESS);
@@ -134,8 +130,7 @@ static void a_window_may_be_bound_again(void **state) {
     ct_wc(a.scq, 77, IBV_WC_REM_ACCESS_ERR);
 }
 
-static void send_with_invalidate_takes_it_back(void **state) {
-    (void)state;
+PAIR_TEST(send_with_invalidate_takes_it_back) {
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE);
     struct ibv_sge sge = ct_sge(&a, 0, 8);
     struct ibv_send_wr wr = {.wr_id = 77,
@@ -159,8 +154,7 @@ static void send_with_invalidate_takes_it_back(void **state) {
 }
 
 /* Type 2B: the key is good for the queue pair on which it was bound. */
-static void a_window_is_for_one_queue_pair(void **state) {
-    (void)state;
+PAIR_TEST(a_window_is_for_one_queue_pair) {
     struct ct_end c;
     uint32_t rkey = bound(IBV_ACCESS_REMOTE_WRITE);
     struct ibv_qp *own = b.qp;
@@ -184,8 +178,7 @@ static void a_window_is_for_one_queue_pair(void **state) {
     ct_wc(a.scq, 77, IBV_WC_SUCCESS);
 }
 
-static void a_region_under_a_window_is_ebusy(void **state) {
-    (void)state;
+PAIR_TEST(a_region_under_a_window_is_ebusy) {
     struct ibv_mr *mr = ibv_reg_mr(b.pd, b.buf, 8192, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
     assert_non_null(mr);
     uint32_t rkey = ibv_inc_rkey(mw->rkey);
@@ -197,8 +190,7 @@ static void a_region_under_a_window_is_ebusy(void **state) {
     assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
-static void binding_needs_a_region_that_allows_it(void **state) {
-    (void)state;
+PAIR_TEST(binding_needs_a_region_that_allows_it) {
     struct ibv_mr *mr = ibv_reg_mr(b.pd, b.buf, 8192, IBV_ACCESS_LOCAL_WRITE);
     assert_non_null(mr);
     assert_int_equal(post_bind(mr, 4096, 64, IBV_ACCESS_REMOTE_READ, ibv_inc_rkey(mw->rkey)), 0);
@@ -207,18 +199,5 @@ static void binding_needs_a_region_that_allows_it(void **state) {
 }
 
 int main(void) {
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, open_pair, close_pair)
-    const struct CMUnitTest tests[] = {
-        TEST(a_window_opens_its_part),
-        TEST(a_window_ends_where_it_was_bound),
-        TEST(a_window_gives_the_rights_it_was_bound_with),
-        TEST(an_unbound_window_opens_nothing),
-        TEST(local_invalidate_takes_it_back),
-        TEST(a_window_may_be_bound_again),
-        TEST(send_with_invalidate_takes_it_back),
-        TEST(a_window_is_for_one_queue_pair),
-        TEST(a_region_under_a_window_is_ebusy),
-        TEST(binding_needs_a_region_that_allows_it),
-    };
-    return ct_run(tests);
+    return ct_run();
 }

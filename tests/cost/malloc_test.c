@@ -223,7 +223,7 @@ static void note(struct side *side, const sluice_event *event) {
     side->sent += event->type == SLUICE_SENT;
 }
 
-/* ---- polled, one thread for both loops --------------------------------------------------------- */
+/* ---- polling ----------------------------------------------------------------------------------- */
 
 static void poll_side(struct side *side) {
     sluice_event events[16];
@@ -305,8 +305,25 @@ static void until_up(void) {
     }
 }
 
-static void polled_messages_cost_no_allocation_and_no_lock(void **state) {
-    (void)state;
+/* ---- the proof is one -------------------------------------------------------------------------- */
+
+TEST(what_does_allocate_and_lock_is_seen) {
+    begin();
+    open_sides(false, NULL); /* by the library, in its own object */
+    end();
+    assert_true(allocations > 10);
+    assert_true(mappings > 0);
+    assert_true(locks > 10);
+    until_up();
+    begin();
+    end();
+    expect_nothing("nothing done");
+    close_sides();
+}
+
+/* ---- polled, one thread for both loops --------------------------------------------------------- */
+
+TEST(polled_messages_cost_no_allocation_and_no_lock) {
     open_sides(false, NULL);
     until_up();
     run_kinds();
@@ -317,8 +334,7 @@ static void counting_handler(const sluice_event *event, void *arg) {
     note(arg, event);
 }
 
-static void messages_for_handlers_of_a_polled_loop_neither(void **state) {
-    (void)state;
+TEST(messages_for_handlers_of_a_polled_loop_neither) {
     open_sides(false, counting_handler);
     until_up();
     run_kinds();
@@ -357,8 +373,7 @@ static void until_received(unsigned count) {
     }
 }
 
-static void messages_between_workers_neither(void **state) {
-    (void)state;
+TEST(messages_between_workers_neither) {
     open_sides(true, answering_handler);
     until_up();
     for (int i = 0; i < CROWD; i++)
@@ -421,8 +436,7 @@ static void send_on_until_received(unsigned count) {
     }
 }
 
-static void messages_of_another_thread_neither(void **state) {
-    (void)state;
+TEST(messages_of_another_thread_neither) {
     memset(kept, 0, sizeof kept);
     open_sides(true, keeping_handler);
     until_up();
@@ -465,8 +479,7 @@ static void send_both_ways(unsigned messages) {
  * in the caches of the workers and go from there to the lists that all threads share, many at a time:
  * only then do the workers lock, and the pool may cut a span or give one up.
  */
-static void a_buffer_for_another_thread_costs_one_lock(void **state) {
-    (void)state;
+TEST(a_buffer_for_another_thread_costs_one_lock) {
     open_sides(true, counting_handler);
     until_up();
     send_both_ways(WARM);
@@ -486,35 +499,10 @@ static void a_buffer_for_another_thread_costs_one_lock(void **state) {
     close_sides();
 }
 
-/* ---- the proof is one -------------------------------------------------------------------------- */
-
-static void what_does_allocate_and_lock_is_seen(void **state) {
-    (void)state;
-    begin();
-    open_sides(false, NULL); /* by the library, in its own object */
-    end();
-    assert_true(allocations > 10);
-    assert_true(mappings > 0);
-    assert_true(locks > 10);
-    until_up();
-    begin();
-    end();
-    expect_nothing("nothing done");
-    close_sides();
-}
-
 int main(void) {
 #ifndef CAN_COUNT
     fprintf(stderr, "SKIPPED: A SANITIZER HAS ITS OWN MALLOC, CALLS CANNOT BE COUNTED\n");
     return 77;
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_does_allocate_and_lock_is_seen),
-        cmocka_unit_test(polled_messages_cost_no_allocation_and_no_lock),
-        cmocka_unit_test(messages_for_handlers_of_a_polled_loop_neither),
-        cmocka_unit_test(messages_between_workers_neither),
-        cmocka_unit_test(messages_of_another_thread_neither),
-        cmocka_unit_test(a_buffer_for_another_thread_costs_one_lock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

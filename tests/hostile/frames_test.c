@@ -15,8 +15,7 @@ static bool is_own(unsigned i) {
 }
 
 /* A type that the protocol gets must be added to what is said wrong. */
-static void every_type_of_frame_is_said_wrong(void **state) {
-    (void)state;
+TEST(every_type_of_frame_is_said_wrong) {
     for (unsigned type = 1; type < FRAME_TYPES; type++) {
         unsigned own = 0, made = 0, stages = 0;
         if (frame_specimen[type].type != type)
@@ -87,9 +86,8 @@ static bool withstands(struct peer *peer, unsigned i, unsigned at, struct victim
     return good;
 }
 
-static void a_wrong_frame_ends_its_own_session_and_delays_nobody(void **state) {
+TEST(a_wrong_frame_ends_its_own_session_and_delays_nobody) {
     unsigned uid;
-    (void)state;
     victim_open();
     for (unsigned turn = 0; command_user(turn, &uid); turn++) {
         struct peer peer;
@@ -123,9 +121,5 @@ int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
     if (!command_separate())
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_of_frame_is_said_wrong),
-        cmocka_unit_test(a_wrong_frame_ends_its_own_session_and_delays_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

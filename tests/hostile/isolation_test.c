@@ -105,9 +105,8 @@ static bool can_be_made(const struct attack *attack, unsigned uid) {
            (command_is_stranger(uid) || !(attack->flags & ATTACK_STRANGER));
 }
 
-static void nobody_delays_an_honest_pair(void **state) {
+TEST(nobody_delays_an_honest_pair) {
     unsigned uid;
-    (void)state;
     if (!own_namespace)
         fprintf(stderr, "SKIPPED in part: needs root for a network namespace of its own\n");
     victim_open();
@@ -132,6 +131,5 @@ int main(void) {
     if (!command_separate())
         return 77;
     own_namespace = getenv("HOSTILE_STRANGERS") || network_separate();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nobody_delays_an_honest_pair)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -13,8 +13,7 @@
 #include "soft/ipc/untrusted_fd.h"
 
 /* A type that the device gets must be added to what is said wrong. */
-static void every_type_of_message_is_said_wrong(void **state) {
-    (void)state;
+TEST(every_type_of_message_is_said_wrong) {
     for (uint32_t type = 1; type < SOFT_CM_WIRE_END; type++) {
         if (type >= SOFT_MSG_TYPES && type < SOFT_CM_WIRE_REQ)
             continue;
@@ -52,9 +51,8 @@ static bool withstands(struct peer *peer, unsigned way, unsigned i, struct victi
     return good;
 }
 
-static void a_wrong_message_ends_its_own_connection_and_delays_nobody(void **state) {
+TEST(a_wrong_message_ends_its_own_connection_and_delays_nobody) {
     unsigned uid;
-    (void)state;
     victim_open();
     for (unsigned turn = 0; command_user(turn, &uid); turn++) {
         struct peer peer;
@@ -83,9 +81,5 @@ int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
     if (!command_separate())
         return 77;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_type_of_message_is_said_wrong),
-        cmocka_unit_test(a_wrong_message_ends_its_own_connection_and_delays_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

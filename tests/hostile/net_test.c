@@ -275,8 +275,7 @@ static bool withstands(unsigned i) {
     return victim_withstood(&worst);
 }
 
-static void strangers_at_the_port_delay_nobody(void **state) {
-    (void)state;
+TEST(strangers_at_the_port_delay_nobody) {
     victim_open();
     for (unsigned i = 0; i < sizeof attacks / sizeof *attacks; i++) {
         unsigned tries = 1;
@@ -290,6 +289,5 @@ static void strangers_at_the_port_delay_nobody(void **state) {
 int main(void) {
     must_end_process = true; /* the honest pair has a thread of its own */
     setenv("SLUICE_SOFT_NET", "require", 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(strangers_at_the_port_delay_nobody)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

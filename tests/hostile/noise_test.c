@@ -105,7 +105,7 @@ static const char *rounds_of(unsigned mode) {
 }
 
 /* They dial us. What does not end by itself we hang up after a while, as an operator would. */
-static void a_listener_outlives_hostile_dialers(void **state) {
+BOTH_MODES(a_listener_outlives_hostile_dialers) {
     struct victim v;
     victim_open(&v, handlers_of(state));
     int port =
@@ -148,7 +148,7 @@ static void a_listener_outlives_hostile_dialers(void **state) {
 }
 
 /* We dial them. */
-static void a_dialer_outlives_hostile_listeners(void **state) {
+BOTH_MODES(a_dialer_outlives_hostile_listeners) {
     struct victim v;
     victim_open(&v, handlers_of(state));
     for (unsigned m = 0; m < mode_count(); m++) {
@@ -173,12 +173,4 @@ static void a_dialer_outlives_hostile_listeners(void **state) {
         assert_int_equal(peer_join(&peer), 0);
     }
     victim_close(&v);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(a_listener_outlives_hostile_dialers),
-        BOTH_MODES(a_dialer_outlives_hostile_listeners),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

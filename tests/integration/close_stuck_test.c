@@ -271,7 +271,7 @@ static void wait_until_gone(void) {
         must(sluice_now() < until);
 }
 
-static void a_handler_that_does_not_return_is_given_up(void **state) {
+BOTH_MODES(a_handler_that_does_not_return_is_given_up) {
     struct nodes nodes = {0};
     sluice_node *first; /* leaves what the first one of a process does */
     must(sluice_open(&first, NULL, NULL) == 0);
@@ -298,7 +298,7 @@ static void a_handler_that_does_not_return_is_given_up(void **state) {
 }
 
 /* Later than a session is given up that does not end by itself. */
-static void a_handler_that_returns_late_leaves_nothing_behind(void **state) {
+BOTH_MODES(a_handler_that_returns_late_leaves_nothing_behind) {
     struct nodes nodes = {0};
     unsigned fds = usage_entries("/proc/self/fd");
     meet(&nodes, !handlers_of(state));
@@ -315,8 +315,7 @@ static void a_handler_that_returns_late_leaves_nothing_behind(void **state) {
 }
 
 /* It was not inside when the grace ended: it is called because of that. */
-static void a_handler_of_the_end_that_does_not_return_is_given_up(void **state) {
-    (void)state;
+TEST(a_handler_of_the_end_that_does_not_return_is_given_up) {
     struct nodes nodes = {0};
     begin();
     scene.stuck_at = SLUICE_CLOSED;
@@ -332,9 +331,8 @@ static void a_handler_of_the_end_that_does_not_return_is_given_up(void **state) 
 }
 
 /* Half of the sessions are the other worker's, whose handlers are called one after the other for over a second. */
-static void a_handler_that_is_slow_is_waited_for_and_not_named(void **state) {
+TEST(a_handler_that_is_slow_is_waited_for_and_not_named) {
     enum { SESSIONS = 24 };
-    (void)state;
     struct nodes nodes = {0};
     bool ups[SESSIONS] = {false};
     sluice_session first = {0};
@@ -359,8 +357,7 @@ static void a_handler_that_is_slow_is_waited_for_and_not_named(void **state) {
 }
 
 /* A second one dials, and its request waits for the worker that is stuck. */
-static void nobody_is_asked_for_a_key_after_closing(void **state) {
-    (void)state;
+TEST(nobody_is_asked_for_a_key_after_closing) {
     struct nodes nodes = {.keyed = true};
     bool up = false;
     sluice_node_info info = {.size = sizeof info};
@@ -382,8 +379,7 @@ static void nobody_is_asked_for_a_key_after_closing(void **state) {
 }
 
 /* As far as the caller can see the node is closed: its handles are stale, and others can be opened. */
-static void what_was_given_up_is_closed_to_the_application(void **state) {
-    (void)state;
+TEST(what_was_given_up_is_closed_to_the_application) {
     struct nodes nodes = {0};
     sluice_node *next;
     sluice_error error;
@@ -401,8 +397,7 @@ static void what_was_given_up_is_closed_to_the_application(void **state) {
 }
 
 /* The loop of the one that is stuck was opened first. */
-static void a_thread_that_polls_beside_a_stuck_one_is_told(void **state) {
-    (void)state;
+TEST(a_thread_that_polls_beside_a_stuck_one_is_told) {
     struct nodes nodes = {0};
     meet(&nodes, true);
     start_polling(&beside, nodes.server);
@@ -438,13 +433,11 @@ static void give_up_the_log(bool locks) {
     assert_int_equal(scene.called_after, 0);
 }
 
-static void a_log_that_does_not_return_is_given_up(void **state) {
-    (void)state;
+TEST(a_log_that_does_not_return_is_given_up) {
     give_up_the_log(false);
 }
 
-static void a_log_that_has_a_mutex_while_it_does_not_return_is_given_up(void **state) {
-    (void)state;
+TEST(a_log_that_has_a_mutex_while_it_does_not_return_is_given_up) {
     give_up_the_log(true);
 }
 
@@ -464,29 +457,10 @@ static void give_up_the_mutex(bool *what) {
     assert_int_equal(scene.called_after, 0);
 }
 
-static void a_handler_that_asks_with_the_log_s_mutex_is_named(void **state) {
-    (void)state;
+TEST(a_handler_that_asks_with_the_log_s_mutex_is_named) {
     give_up_the_mutex(&scene.asks);
 }
 
-static void a_handler_that_keeps_the_log_s_mutex_is_given_up(void **state) {
-    (void)state;
+TEST(a_handler_that_keeps_the_log_s_mutex_is_given_up) {
     give_up_the_mutex(&scene.holds);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(a_handler_that_does_not_return_is_given_up),
-        BOTH_MODES(a_handler_that_returns_late_leaves_nothing_behind),
-        cmocka_unit_test(a_handler_of_the_end_that_does_not_return_is_given_up),
-        cmocka_unit_test(a_handler_that_is_slow_is_waited_for_and_not_named),
-        cmocka_unit_test(nobody_is_asked_for_a_key_after_closing),
-        cmocka_unit_test(what_was_given_up_is_closed_to_the_application),
-        cmocka_unit_test(a_thread_that_polls_beside_a_stuck_one_is_told),
-        cmocka_unit_test(a_log_that_does_not_return_is_given_up),
-        cmocka_unit_test(a_log_that_has_a_mutex_while_it_does_not_return_is_given_up),
-        cmocka_unit_test(a_handler_that_asks_with_the_log_s_mutex_is_named),
-        cmocka_unit_test(a_handler_that_keeps_the_log_s_mutex_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void tagged_finish(struct side *side, struct tagged *k) {
 
 /* ---- who hangs up --------------------------------------------------------------------------------- */
 
-static void an_idle_session_ends_from_either_side_or_both(void **state) {
+BOTH_MODES(an_idle_session_ends_from_either_side_or_both) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     for (unsigned who = 1; who <= 3; who++) {
@@ -67,7 +67,7 @@ static void an_idle_session_ends_from_either_side_or_both(void **state) {
 }
 
 /* In full flow both ways; the side that hangs up, the grace and how often it says so vary. */
-static void a_session_in_full_flow_ends_with_every_outcome(void **state) {
+BOTH_MODES(a_session_in_full_flow_ends_with_every_outcome) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     for (unsigned round = 0; round < 12; round++) {
@@ -107,7 +107,7 @@ static void a_session_in_full_flow_ends_with_every_outcome(void **state) {
 }
 
 /* With time enough everything that was accepted arrives before the end. */
-static void a_grace_delivers_what_was_accepted(void **state) {
+BOTH_MODES(a_grace_delivers_what_was_accepted) {
     struct peer peer;
     struct side side;
     peer_run(&peer, "session_peer", "listen", "sink");
@@ -132,7 +132,7 @@ static void a_grace_delivers_what_was_accepted(void **state) {
 
 /* ---- in every state --------------------------------------------------------------------------------- */
 
-static void hanging_up_while_dialing(void **state) {
+BOTH_MODES(hanging_up_while_dialing) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port = side_listen(&c.a, NULL, &c.listener);
@@ -169,7 +169,7 @@ static void hanging_up_while_dialing(void **state) {
     couple_close(&c);
 }
 
-static void hanging_up_while_being_asked(void **state) {
+BOTH_MODES(hanging_up_while_being_asked) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port = side_listen(&c.a, &(sluice_link_options){.flags = SLUICE_ASK}, &c.listener);
@@ -202,7 +202,7 @@ static void hanging_up_while_being_asked(void **state) {
 
 /* ---- the whole node ---------------------------------------------------------------------------------- */
 
-static void closing_a_node_in_every_state_ends_its_peers(void **state) {
+BOTH_MODES(closing_a_node_in_every_state_ends_its_peers) {
     for (unsigned row = 0; row < 5; row++) {
         struct peer peer;
         struct side side;
@@ -257,7 +257,7 @@ static void closing_a_node_in_every_state_ends_its_peers(void **state) {
     }
 }
 
-static void closing_with_grace_delivers_what_was_accepted(void **state) {
+BOTH_MODES(closing_with_grace_delivers_what_was_accepted) {
     struct peer peer;
     struct side side;
     struct tally t = {.up = true};
@@ -275,7 +275,7 @@ static void closing_with_grace_delivers_what_was_accepted(void **state) {
 }
 
 /* A hundred sessions at once, some asked for, some in flow. */
-static void closing_a_node_with_many_sessions(void **state) {
+BOTH_MODES(closing_a_node_with_many_sessions) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port = side_listen(&c.a, &(sluice_link_options){.credits = 4}, &c.listener);
@@ -299,18 +299,4 @@ static void closing_a_node_with_many_sessions(void **state) {
         note_free(&note);
     }
     side_close(&c.a, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(an_idle_session_ends_from_either_side_or_both),
-        BOTH_MODES(a_session_in_full_flow_ends_with_every_outcome),
-        BOTH_MODES(a_grace_delivers_what_was_accepted),
-        BOTH_MODES(hanging_up_while_dialing),
-        BOTH_MODES(hanging_up_while_being_asked),
-        BOTH_MODES(closing_a_node_in_every_state_ends_its_peers),
-        BOTH_MODES(closing_with_grace_delivers_what_was_accepted),
-        BOTH_MODES(closing_a_node_with_many_sessions),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,14 +32,14 @@ static void expect_refused_dial(struct side *side, int port, sluice_reason reaso
 
 /* ---- nobody, or somebody else ------------------------------------------------------------------ */
 
-static void dialing_nobody_says_so(void **state) {
+BOTH_MODES(dialing_nobody_says_so) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     expect_refused_dial(&side, free_port(), SLUICE_REASON_NO_LISTENER);
     side_close(&side, 0);
 }
 
-static void a_listener_that_speaks_something_else_is_recognised(void **state) {
+BOTH_MODES(a_listener_that_speaks_something_else_is_recognised) {
     const char *const modes[] = {"garbage", "accept", "reject"};
     struct side side;
     side_open(&side, handlers_of(state), NULL);
@@ -62,7 +62,7 @@ static void a_listener_that_speaks_something_else_is_recognised(void **state) {
     side_close(&side, 0);
 }
 
-static void a_dialer_that_speaks_something_else_is_refused(void **state) {
+BOTH_MODES(a_dialer_that_speaks_something_else_is_refused) {
     struct couple c;
     char port[16];
     couple_open(&c, handlers_of(state), NULL);
@@ -81,7 +81,7 @@ static void a_dialer_that_speaks_something_else_is_refused(void **state) {
     couple_close(&c);
 }
 
-static void addresses_are_checked(void **state) {
+BOTH_MODES(addresses_are_checked) {
     struct side side;
     sluice_error e;
     sluice_session session;
@@ -123,7 +123,7 @@ static void addresses_are_checked(void **state) {
     side_close(&side, 0);
 }
 
-static void every_way_to_write_an_address_works(void **state) {
+BOTH_MODES(every_way_to_write_an_address_works) {
     const struct {
         const char *scheme, *host;
     } ways[] = {{"", it_host()}, {"sluice://", it_host()}, {"", it_name()}};
@@ -151,7 +151,7 @@ static void every_way_to_write_an_address_works(void **state) {
 
 /* ---- the application decides -------------------------------------------------------------------- */
 
-static void a_refusal_arrives_with_code_and_text(void **state) {
+BOTH_MODES(a_refusal_arrives_with_code_and_text) {
     struct peer peer;
     struct side side;
     peer_run(&peer, "session_peer", "listen", "code=4711",
@@ -175,7 +175,7 @@ static void a_refusal_arrives_with_code_and_text(void **state) {
     peer_quit(&peer);
 }
 
-static void accepting_sets_the_argument(void **state) {
+BOTH_MODES(accepting_sets_the_argument) {
     struct couple c;
     int mark;
     couple_open(&c, handlers_of(state), NULL);
@@ -204,7 +204,7 @@ static void accepting_sets_the_argument(void **state) {
     couple_close(&c);
 }
 
-static void an_undecided_request_ends_in_time_on_both_sides(void **state) {
+BOTH_MODES(an_undecided_request_ends_in_time_on_both_sides) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port = side_listen(&c.a, &(sluice_link_options){.flags = SLUICE_ASK, .timeout_ns = 300 * MS},
@@ -219,7 +219,7 @@ static void an_undecided_request_ends_in_time_on_both_sides(void **state) {
     couple_close(&c);
 }
 
-static void a_dialer_gives_up_in_time(void **state) {
+BOTH_MODES(a_dialer_gives_up_in_time) {
     struct peer peer;
     struct side side;
     peer_run(&peer, "session_peer", "listen", "ask");
@@ -246,7 +246,7 @@ static void a_dialer_gives_up_in_time(void **state) {
 }
 
 /* Its kernel answers nothing, its memory stays mapped: only time tells. */
-static void a_stopped_peer_is_given_up_and_served_when_it_continues(void **state) {
+BOTH_MODES(a_stopped_peer_is_given_up_and_served_when_it_continues) {
     struct peer peer;
     struct side side;
     peer_run(&peer, "session_peer", "listen", "echo");
@@ -290,7 +290,7 @@ static void a_stopped_peer_is_given_up_and_served_when_it_continues(void **state
 
 /* ---- many, and gone --------------------------------------------------------------------------- */
 
-static void a_hundred_sessions_at_once(void **state) {
+BOTH_MODES(a_hundred_sessions_at_once) {
     enum { N = 100 };
     static sluice_session dialed[N];
     static uint32_t got[N], up_at_a;
@@ -340,7 +340,7 @@ static void a_hundred_sessions_at_once(void **state) {
     couple_close(&c);
 }
 
-static void more_sessions_than_the_node_may_have(void **state) {
+BOTH_MODES(more_sessions_than_the_node_may_have) {
     struct couple c;
     couple_open(&c, handlers_of(state), SLUICE_NODE(.sessions_max = 3));
     c.port = side_listen(&c.a, NULL, &c.listener);
@@ -375,7 +375,7 @@ static void more_sessions_than_the_node_may_have(void **state) {
 }
 
 /* Both of its ends do, from UP on, and still in CLOSED. */
-static void a_session_says_what_carries_it(void **state) {
+BOTH_MODES(a_session_says_what_carries_it) {
     unsigned expected = !it_soft() ? SLUICE_TRANSPORT_DEVICE
                         : it_tcp() ? SLUICE_TRANSPORT_TCP
                                    : SLUICE_TRANSPORT_SHARED_MEMORY;
@@ -390,7 +390,7 @@ static void a_session_says_what_carries_it(void **state) {
     couple_close(&c);
 }
 
-static void handles_of_the_dead_answer_closed(void **state) {
+BOTH_MODES(handles_of_the_dead_answer_closed) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     couple_connect(&c, NULL);
@@ -422,7 +422,7 @@ static void handles_of_the_dead_answer_closed(void **state) {
 
 /* ---- fork ---------------------------------------------------------------------------------------- */
 
-static void a_forked_child_is_told_and_the_parent_works_on(void **state) {
+BOTH_MODES(a_forked_child_is_told_and_the_parent_works_on) {
     struct couple c;
     sluice_msg *msg;
     couple_open(&c, handlers_of(state), NULL);
@@ -461,25 +461,4 @@ static void a_forked_child_is_told_and_the_parent_works_on(void **state) {
     }
     sluice_free(msg);
     couple_close(&c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(dialing_nobody_says_so),
-        BOTH_MODES(a_listener_that_speaks_something_else_is_recognised),
-        BOTH_MODES(a_dialer_that_speaks_something_else_is_refused),
-        BOTH_MODES(addresses_are_checked),
-        BOTH_MODES(every_way_to_write_an_address_works),
-        BOTH_MODES(a_refusal_arrives_with_code_and_text),
-        BOTH_MODES(accepting_sets_the_argument),
-        BOTH_MODES(an_undecided_request_ends_in_time_on_both_sides),
-        BOTH_MODES(a_dialer_gives_up_in_time),
-        BOTH_MODES(a_stopped_peer_is_given_up_and_served_when_it_continues),
-        BOTH_MODES(a_hundred_sessions_at_once),
-        BOTH_MODES(more_sessions_than_the_node_may_have),
-        BOTH_MODES(a_session_says_what_carries_it),
-        BOTH_MODES(handles_of_the_dead_answer_closed),
-        BOTH_MODES(a_forked_child_is_told_and_the_parent_works_on),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static void count(struct counts *counts, struct note *note, size_t bytes) {
  * The peer is stopped while the window fills, so that it sends nothing back meanwhile; EAGAIN is asked
  * for many times and answered by one WRITABLE.
  */
-static void one_writable_for_every_time_the_window_was_full(void **state) {
+BOTH_MODES(one_writable_for_every_time_the_window_was_full) {
     const uint32_t windows[] = {1, 2, 8, 128, 1000};
     for (unsigned i = 0; i < 5; i++) {
         struct peer peer;
@@ -105,7 +105,7 @@ static void one_writable_for_every_time_the_window_was_full(void **state) {
     }
 }
 
-static void the_window_counts_bytes_too_and_one_message_always_fits(void **state) {
+BOTH_MODES(the_window_counts_bytes_too_and_one_message_always_fits) {
     struct couple c;
     struct counts at_a = {0}, at_b = {0};
     couple_open(&c, handlers_of(state), NULL);
@@ -125,7 +125,7 @@ static void the_window_counts_bytes_too_and_one_message_always_fits(void **state
 }
 
 /* Credits as few as may be, messages of many frames: it goes on, if slowly. */
-static void few_credits_carry_large_messages_both_ways(void **state) {
+BOTH_MODES(few_credits_carry_large_messages_both_ways) {
     struct peer peer;
     struct side side;
     struct counts counts = {0};
@@ -153,7 +153,7 @@ static void few_credits_carry_large_messages_both_ways(void **state) {
 }
 
 /* A loop that nobody polls stalls those who send to it, not the other session of the sender. */
-static void a_receiver_that_does_not_poll_stalls_only_its_sender(void **state) {
+BOTH_MODES(a_receiver_that_does_not_poll_stalls_only_its_sender) {
     struct peer stopped, running;
     struct side side;
     peer_run(&stopped, "session_peer", "listen", "sink");
@@ -192,7 +192,7 @@ static void a_receiver_that_does_not_poll_stalls_only_its_sender(void **state) {
 
 /* Kept messages are the receiver's problem: each withholds a credit, and the stream goes on with the
  * rest. */
-static void kept_messages_slow_the_sender_down_and_lose_nothing(void **state) {
+BOTH_MODES(kept_messages_slow_the_sender_down_and_lose_nothing) {
     enum { KEEP = DEFAULT_CREDITS - 6, ALL = 400 };
     sluice_msg *kept[KEEP];
     unsigned held = 0;
@@ -222,15 +222,4 @@ static void kept_messages_slow_the_sender_down_and_lose_nothing(void **state) {
     peer_expect(&peer, "closed ");
     assert_int_equal(peer_number(&peer, "accepted"), peer_number(&peer, "outcomes"));
     peer_quit(&peer);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(one_writable_for_every_time_the_window_was_full),
-        BOTH_MODES(the_window_counts_bytes_too_and_one_message_always_fits),
-        BOTH_MODES(few_credits_carry_large_messages_both_ways),
-        BOTH_MODES(a_receiver_that_does_not_poll_stalls_only_its_sender),
-        BOTH_MODES(kept_messages_slow_the_sender_down_and_lose_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ static void one_session(struct side *side, int port, unsigned i) {
     side_expect_closed(side, SLUICE_REASON_LOCAL_CLOSE);
 }
 
-static void a_thousand_sessions_leave_nothing_behind(void **state) {
+BOTH_MODES(a_thousand_sessions_leave_nothing_behind) {
     struct peer peer;
     struct side side;
     struct level before = {0};
@@ -112,7 +112,7 @@ static void a_thousand_sessions_leave_nothing_behind(void **state) {
 }
 
 /* The listening side hangs up, in this process. */
-static void sessions_within_one_process_leave_nothing_behind(void **state) {
+BOTH_MODES(sessions_within_one_process_leave_nothing_behind) {
     struct couple c;
     struct level before = {0};
     couple_open(&c, handlers_of(state), NULL);
@@ -131,7 +131,7 @@ static void sessions_within_one_process_leave_nothing_behind(void **state) {
     couple_close(&c);
 }
 
-static void failed_dials_leave_nothing_behind(void **state) {
+BOTH_MODES(failed_dials_leave_nothing_behind) {
     struct side side, other;
     struct level before = {0};
     side_open(&other, handlers_of(state), NULL);
@@ -148,7 +148,7 @@ static void failed_dials_leave_nothing_behind(void **state) {
     side_close(&side, 0);
 }
 
-static void nodes_opened_and_closed_leave_nothing_behind(void **state) {
+BOTH_MODES(nodes_opened_and_closed_leave_nothing_behind) {
     unsigned fds = 0, threads = 0;
     size_t resident = 0;
     for (unsigned i = 0; i < 40; i++) {
@@ -172,14 +172,4 @@ static void nodes_opened_and_closed_leave_nothing_behind(void **state) {
 #else
     (void)resident;
 #endif
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(a_thousand_sessions_leave_nothing_behind),
-        BOTH_MODES(sessions_within_one_process_leave_nothing_behind),
-        BOTH_MODES(failed_dials_leave_nothing_behind),
-        BOTH_MODES(nodes_opened_and_closed_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,8 +118,7 @@ static bool epoll_round(int set, int limit_ms) {
     return n > 0;
 }
 
-static void a_plain_epoll_program_misses_nothing(void **state) {
-    (void)state;
+TEST(a_plain_epoll_program_misses_nothing) {
     struct program a, b;
     programs_open(&a, &b);
     int set = epoll_create1(EPOLL_CLOEXEC);
@@ -149,8 +148,7 @@ static void a_plain_epoll_program_misses_nothing(void **state) {
 }
 
 /* Edge-triggered sets see each change once: a program that polls until 0 is still told of the next. */
-static void an_edge_triggered_set_works_too(void **state) {
-    (void)state;
+TEST(an_edge_triggered_set_works_too) {
     struct program a, b;
     programs_open(&a, &b);
     int set = epoll_create1(EPOLL_CLOEXEC);
@@ -193,8 +191,7 @@ static void on_tick(uv_timer_t *timer) {
         uv_timer_stop(timer);
 }
 
-static void a_libuv_program_misses_nothing(void **state) {
-    (void)state;
+TEST(a_libuv_program_misses_nothing) {
     struct program a, b;
     uv_loop_t loop;
     uv_poll_t polls[2];
@@ -230,12 +227,3 @@ static void a_libuv_program_misses_nothing(void **state) {
 }
 
 #endif
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_plain_epoll_program_misses_nothing),
-        cmocka_unit_test(an_edge_triggered_set_works_too),
-        cmocka_unit_test(a_libuv_program_misses_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}

@@ -66,7 +66,7 @@ static void every_session_is_told(struct side *side, const sluice_session *sessi
     }
 }
 
-static void all_senders_exhausted_while_receives_continue(void **state) {
+BOTH_MODES(all_senders_exhausted_while_receives_continue) {
     struct couple c;
     sluice_session at_a[SESSIONS], at_b[SESSIONS];
     couple_open(&c, handlers_of(state), SMALL_NODE);
@@ -188,7 +188,7 @@ static void link_for(struct side *side, sluice_handler handler, void *arg, sluic
     }
 }
 
-static void who_waits_for_memory_sends_on_when_there_is_some(void **state) {
+BOTH_MODES(who_waits_for_memory_sends_on_when_there_is_some) {
     static struct flow f;
     struct side to, from;
     sluice_listener listener;
@@ -276,8 +276,7 @@ static void *take_and_give(void *arg) {
     return NULL;
 }
 
-static void threads_that_compete_for_memory_all_get_it(void **state) {
-    (void)state;
+TEST(threads_that_compete_for_memory_all_get_it) {
     struct couple c;
     pthread_t threads[TAKERS];
     struct taker takers[TAKERS];
@@ -312,13 +311,4 @@ static void threads_that_compete_for_memory_all_get_it(void **state) {
     couple_close(&c);
     for (int i = 0; i < TAKERS; i++)
         sem_destroy(&bells[i]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(all_senders_exhausted_while_receives_continue),
-        BOTH_MODES(who_waits_for_memory_sends_on_when_there_is_some),
-        cmocka_unit_test(threads_that_compete_for_memory_all_get_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

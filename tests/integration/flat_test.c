@@ -153,7 +153,7 @@ static void sessions(struct couple *c, uint64_t *i) {
         a_session(c, *i);
 }
 
-static void sessions_that_come_and_go_leave_nothing(void **state) {
+BOTH_MODES(sessions_that_come_and_go_leave_nothing) {
     struct couple c;
     uint64_t i = 0;
     couple_open(&c, handlers_of(state), &small);
@@ -227,7 +227,7 @@ static void traffic(struct couple *c, uint64_t *i) {
     }
 }
 
-static void mixed_traffic_uses_no_more_and_more(void **state) {
+BOTH_MODES(mixed_traffic_uses_no_more_and_more) {
     struct couple c;
     uint64_t i = 0;
     couple_open(&c, handlers_of(state), &small);
@@ -239,12 +239,4 @@ static void mixed_traffic_uses_no_more_and_more(void **state) {
     is_flat_at_last(&c, traffic, &i);
     print_message("%llu rounds\n", (unsigned long long)i);
     couple_close(&c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(sessions_that_come_and_go_leave_nothing),
-        BOTH_MODES(mixed_traffic_uses_no_more_and_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,8 +103,7 @@ static void honest_rounds(struct side *side, int port, struct peer *flood, const
         (unsigned long long)most);
 }
 
-static void an_honest_peer_gets_in_during_a_flood(void **state) {
-    (void)state;
+TEST(an_honest_peer_gets_in_during_a_flood) {
     sluice_node *node;
     sluice_listener listener = {0};
     sluice_error e = {0};
@@ -158,11 +157,4 @@ static void an_honest_peer_gets_in_during_a_flood(void **state) {
     honest_rounds(&honest, port, NULL, "afterwards");
     side_close(&honest, 0);
     sluice_close(node, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_honest_peer_gets_in_during_a_flood),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,12 +74,7 @@ static void a_message_of_300_mib_arrives(void **state) {
     side_close(&side, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        {"a_message_of_300_mib_arrives/read", a_message_of_300_mib_arrives, NULL, NULL,
-         (void *)(uintptr_t)FLOW_READ},
-        {"a_message_of_300_mib_arrives/write", a_message_of_300_mib_arrives, NULL, NULL,
-         (void *)(uintptr_t)FLOW_WRITE},
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES({"a_message_of_300_mib_arrives/read", a_message_of_300_mib_arrives, NULL, NULL,
+            (void *)(uintptr_t)FLOW_READ},
+           {"a_message_of_300_mib_arrives/write", a_message_of_300_mib_arrives, NULL, NULL,
+            (void *)(uintptr_t)FLOW_WRITE});

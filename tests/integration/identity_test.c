@@ -31,7 +31,7 @@ static uint32_t key_of(sluice_session s) {
     return info.key_id;
 }
 
-static void both_sides_know_which_key_it_was(void **state) {
+BOTH_MODES(both_sides_know_which_key_it_was) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port = side_listen(&c.a, &(sluice_link_options){.key_count = 3, .keys = keys}, &c.listener);
@@ -50,7 +50,7 @@ static void both_sides_know_which_key_it_was(void **state) {
     couple_close(&c);
 }
 
-static void strangers_are_told_why_and_the_application_hears_nothing(void **state) {
+BOTH_MODES(strangers_are_told_why_and_the_application_hears_nothing) {
     static const sluice_key wrong = {7, 32, bad}, unknown = {4711, 32, good};
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
@@ -84,7 +84,7 @@ static void *decide(void *arg) {
     return (void *)(intptr_t)status;
 }
 
-static void another_thread_decides_by_what_the_peer_sent(void **state) {
+BOTH_MODES(another_thread_decides_by_what_the_peer_sent) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port =
@@ -126,7 +126,7 @@ static void another_thread_decides_by_what_the_peer_sent(void **state) {
 /* ---- many ------------------------------------------------------------------------------------ */
 
 /* Half of them have the wrong key; the other half comes up all the same. */
-static void fifty_at_once_and_fifty_impostors(void **state) {
+BOTH_MODES(fifty_at_once_and_fifty_impostors) {
     enum { N = 50 };
     static const sluice_key wrong = {7, 32, bad};
     struct couple c;
@@ -154,14 +154,4 @@ static void fifty_at_once_and_fifty_impostors(void **state) {
         side_expect(&c.a, SLUICE_UP);
     side_expect_nothing(&c.a);
     couple_close(&c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(both_sides_know_which_key_it_was),
-        BOTH_MODES(strangers_are_told_why_and_the_application_hears_nothing),
-        BOTH_MODES(another_thread_decides_by_what_the_peer_sent),
-        BOTH_MODES(fifty_at_once_and_fifty_impostors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

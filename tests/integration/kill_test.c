@@ -66,7 +66,7 @@ static void kill_one(bool handlers, bool dials, const char *action, bool sends, 
     side_close(&s.side, 0);
 }
 
-static void a_listener_survives_the_kill_of_its_peer(void **state) {
+BOTH_MODES(a_listener_survives_the_kill_of_its_peer) {
     kill_one(handlers_of(state), false, "idle", false, 0);
     for (unsigned i = 0; i < 4; i++) {
         kill_one(handlers_of(state), false, "flood", false, 10 + 50 * i);
@@ -75,7 +75,7 @@ static void a_listener_survives_the_kill_of_its_peer(void **state) {
     }
 }
 
-static void a_dialer_survives_the_kill_of_its_peer(void **state) {
+BOTH_MODES(a_dialer_survives_the_kill_of_its_peer) {
     kill_one(handlers_of(state), true, "idle", false, 0);
     for (unsigned i = 0; i < 4; i++) {
         kill_one(handlers_of(state), true, "flood", false, 10 + 50 * i);
@@ -85,7 +85,7 @@ static void a_dialer_survives_the_kill_of_its_peer(void **state) {
 }
 
 /* With a full window and a peer that takes nothing: all of it is pending when it dies. */
-static void everything_pending_has_its_outcome(void **state) {
+BOTH_MODES(everything_pending_has_its_outcome) {
     struct survivor s = {0};
     struct peer peer;
     peer_run(&peer, "session_peer", "listen", "sink");
@@ -107,7 +107,7 @@ static void everything_pending_has_its_outcome(void **state) {
 }
 
 /* The peer dies while the session is being made: the dial ends, and the node goes on. */
-static void a_kill_during_the_dial_ends_it(void **state) {
+BOTH_MODES(a_kill_during_the_dial_ends_it) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     for (unsigned round = 0; round < 10; round++) {
@@ -137,7 +137,7 @@ static void a_kill_during_the_dial_ends_it(void **state) {
 }
 
 /* Many sessions with one process: all of them end. */
-static void all_sessions_with_a_killed_process_end(void **state) {
+BOTH_MODES(all_sessions_with_a_killed_process_end) {
     enum { N = 30 };
     struct peer peer;
     struct side side;
@@ -164,15 +164,4 @@ static void all_sessions_with_a_killed_process_end(void **state) {
     } while (info.sessions && sluice_now() < until);
     assert_int_equal(info.sessions, 0);
     side_close(&side, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(a_listener_survives_the_kill_of_its_peer),
-        BOTH_MODES(a_dialer_survives_the_kill_of_its_peer),
-        BOTH_MODES(everything_pending_has_its_outcome),
-        BOTH_MODES(a_kill_during_the_dial_ends_it),
-        BOTH_MODES(all_sessions_with_a_killed_process_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

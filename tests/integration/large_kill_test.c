@@ -220,29 +220,29 @@ static void device_can_go(void) {
         skip();
 }
 
-static void a_kill_leaves_nothing_behind(void **state) {
+#define WAY(name, way)                                                                             \
+    { #name "/" #way, name, NULL, NULL, (void *)(uintptr_t)(way) }
+#define ALL_WAYS(name)                                                                             \
+    TEST_EACH(name, WAY(name, FLOW_READ), WAY(name, FLOW_WRITE), WAY(name, FLOW_PLACE),            \
+              WAY(name, FLOW_PUTS), WAY(name, FLOW_REQUEST))
+
+ALL_WAYS(a_kill_leaves_nothing_behind) {
     kills(way_of(state));
 }
 
-static void a_hangup_leaves_nothing_behind(void **state) {
+ALL_WAYS(a_hangup_leaves_nothing_behind) {
     others(way_of(state), HUNG_UP);
 }
 
-static void a_peer_without_its_device_leaves_nothing_behind(void **state) {
+ALL_WAYS(a_peer_without_its_device_leaves_nothing_behind) {
     device_can_go();
     others(way_of(state), PEERS_DEVICE_GONE);
 }
 
-static void a_device_taken_away_leaves_nothing_behind(void **state) {
+ALL_WAYS(a_device_taken_away_leaves_nothing_behind) {
     device_can_go();
     others(way_of(state), DEVICE_GONE);
 }
-
-#define WAY(fn, way)                                                                               \
-    { #fn "/" #way, fn, NULL, NULL, (void *)(uintptr_t)(way) }
-#define ALL_WAYS(fn)                                                                               \
-    WAY(fn, FLOW_READ), WAY(fn, FLOW_WRITE), WAY(fn, FLOW_PLACE), WAY(fn, FLOW_PUTS),              \
-        WAY(fn, FLOW_REQUEST)
 
 int main(void) {
     const char *text = getenv("SLUICE_TEST_SEED");
@@ -254,11 +254,5 @@ int main(void) {
     random_state = seed ? seed : 1;
     print_message("    SLUICE_TEST_SEED=%llu\n", (unsigned long long)seed);
     signal(SIGPIPE, SIG_IGN);
-    const struct CMUnitTest tests[] = {
-        ALL_WAYS(a_kill_leaves_nothing_behind),
-        ALL_WAYS(a_hangup_leaves_nothing_behind),
-        ALL_WAYS(a_peer_without_its_device_leaves_nothing_behind),
-        ALL_WAYS(a_device_taken_away_leaves_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -175,12 +175,12 @@ static bool stop_one(bool handlers, bool dials, unsigned sends, uint64_t after) 
     return done;
 }
 
-static void a_stopped_peer_is_noticed(void **state) {
+BOTH_MODES(a_stopped_peer_is_noticed) {
     for (unsigned i = 0; i < (it_soft() ? 4u : 2u); i++) /* at different moments of the interval */
         stop_one(handlers_of(state), i & 1, 0, 3 * INTERVAL + i * INTERVAL / 4);
 }
 
-static void what_was_sent_to_a_stopped_peer_has_its_outcome(void **state) {
+BOTH_MODES(what_was_sent_to_a_stopped_peer_has_its_outcome) {
     for (unsigned i = 0; i < 2; i++) {
         bool done = false;
         for (int k = 0; k < AGAIN && !done; k++)
@@ -189,7 +189,7 @@ static void what_was_sent_to_a_stopped_peer_has_its_outcome(void **state) {
     }
 }
 
-static void a_killed_peer_is_noticed(void **state) {
+BOTH_MODES(a_killed_peer_is_noticed) {
     for (unsigned i = 0; i < 2; i++) {
         struct side side;
         struct peer peer;
@@ -206,7 +206,7 @@ static void a_killed_peer_is_noticed(void **state) {
 /* ---- the fabric ------------------------------------------------------------------------------ */
 
 /* What one process sends never arrives: the other notices, long before retries are exhausted. */
-static void a_peer_whose_sends_are_lost_is_noticed(void **state) {
+BOTH_MODES(a_peer_whose_sends_are_lost_is_noticed) {
     if (!it_soft() || it_iwarp()) /* TCP loses nothing of what it carries */
         skip();
     for (unsigned i = 0; i < 4; i++) {
@@ -258,7 +258,7 @@ static bool cut_one(bool handlers, bool dials, unsigned sends) {
     return done;
 }
 
-static void both_sides_of_a_cut_notice(void **state) {
+BOTH_MODES(both_sides_of_a_cut_notice) {
     if (!it_soft() || it_iwarp()) /* TCP loses nothing of what it carries */
         skip();
     for (unsigned i = 0; i < 4; i++) {
@@ -267,15 +267,4 @@ static void both_sides_of_a_cut_notice(void **state) {
             done = cut_one(handlers_of(state), i & 1, i < 2 ? 0 : 40);
         assert_true(done);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(a_stopped_peer_is_noticed),
-        BOTH_MODES(what_was_sent_to_a_stopped_peer_has_its_outcome),
-        BOTH_MODES(a_killed_peer_is_noticed),
-        BOTH_MODES(a_peer_whose_sends_are_lost_is_noticed),
-        BOTH_MODES(both_sides_of_a_cut_notice),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static void peer_dials(struct peer *peer, const struct target *t, const char *wh
     peer_run(peer, "memory_peer", address, count);
 }
 
-static void atomics_of_processes_sum_up(void **state) {
+BOTH_MODES(atomics_of_processes_sum_up) {
     enum { PEERS = 3, EACH = 1000 };
     struct target t;
     struct peer peers[PEERS];
@@ -67,7 +67,7 @@ static void atomics_of_processes_sum_up(void **state) {
     side_close(&t.side, 0);
 }
 
-static void a_notification_finds_the_bytes_of_another_process(void **state) {
+BOTH_MODES(a_notification_finds_the_bytes_of_another_process) {
     enum { COUNT = 100 };
     struct target t;
     struct peer peer;
@@ -91,7 +91,7 @@ static void a_notification_finds_the_bytes_of_another_process(void **state) {
 }
 
 /* Puts, gets and atomics until the target dies: each has one outcome, and the region is free then. */
-static void a_killed_target_leaves_no_outcome_out(void **state) {
+BOTH_MODES(a_killed_target_leaves_no_outcome_out) {
     for (unsigned round = 0; round < 5; round++) {
         struct side side;
         struct peer peer;
@@ -149,7 +149,7 @@ static void a_killed_target_leaves_no_outcome_out(void **state) {
  * The one who tries is told; the target says so too where its device does. On iWARP a refused WRITE ends the
  * connection, and neither side is told why.
  */
-static void what_is_revoked_is_out_of_reach_of_other_processes(void **state) {
+BOTH_MODES(what_is_revoked_is_out_of_reach_of_other_processes) {
     struct target t;
     struct peer peer;
     struct note note;
@@ -177,7 +177,7 @@ static void what_is_revoked_is_out_of_reach_of_other_processes(void **state) {
 }
 
 /* What a device does not have is refused by the call that asks for it, in words. */
-static void what_a_device_lacks_is_refused_with_its_reason(void **state) {
+BOTH_MODES(what_a_device_lacks_is_refused_with_its_reason) {
     struct side side;
     sluice_region *region;
     sluice_error e = {0};
@@ -201,7 +201,7 @@ static void what_a_device_lacks_is_refused_with_its_reason(void **state) {
 }
 
 /* A get of many chunks, while the other side sleeps: of each byte what was put there. */
-static void what_is_got_is_what_was_put(void **state) {
+BOTH_MODES(what_is_got_is_what_was_put) {
     enum { BIG = 1 << 20 };
     struct side side;
     struct peer peer;
@@ -234,16 +234,4 @@ static void what_is_got_is_what_was_put(void **state) {
     side_expect(&side, SLUICE_CLOSED);
     must(sluice_region_close(region) == 0);
     side_close(&side, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(atomics_of_processes_sum_up),
-        BOTH_MODES(a_notification_finds_the_bytes_of_another_process),
-        BOTH_MODES(a_killed_target_leaves_no_outcome_out),
-        BOTH_MODES(what_is_revoked_is_out_of_reach_of_other_processes),
-        BOTH_MODES(what_a_device_lacks_is_refused_with_its_reason),
-        BOTH_MODES(what_is_got_is_what_was_put),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,7 +82,7 @@ static void expect_all_closed(struct side *side, unsigned sessions) {
 }
 
 /* In every order of the notices. */
-static void sessions_end_and_the_node_lets_go(void **state) {
+BOTH_MODES(sessions_end_and_the_node_lets_go) {
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct couple c;
         couple_open_watched(&c, handlers_of(state));
@@ -96,8 +96,7 @@ static void sessions_end_and_the_node_lets_go(void **state) {
 }
 
 /* What a thread that comes back to its loop after the device is gone still gets, exactly once. */
-static void a_loop_nobody_polls_is_no_obstacle(void **state) {
-    (void)state;
+TEST(a_loop_nobody_polls_is_no_obstacle) {
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct couple c;
         couple_open_watched(&c, false);
@@ -111,8 +110,7 @@ static void a_loop_nobody_polls_is_no_obstacle(void **state) {
 }
 
 /* A message that the last poll lent stays whole until the next one, device or not. */
-static void a_borrowed_message_survives(void **state) {
-    (void)state;
+TEST(a_borrowed_message_survives) {
     struct couple c;
     sluice_event event = {0};
     couple_open_watched(&c, false);
@@ -157,8 +155,7 @@ static void *poll_all_the_time(void *arg) {
     return NULL;
 }
 
-static void polling_goes_on_while_the_device_goes(void **state) {
-    (void)state;
+TEST(polling_goes_on_while_the_device_goes) {
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct couple c;
         pthread_t threads[2];
@@ -179,7 +176,7 @@ static void polling_goes_on_while_the_device_goes(void **state) {
 }
 
 /* A node without its device: what it still does, what it refuses, and that it can be closed. */
-static void a_node_without_a_device_says_so(void **state) {
+BOTH_MODES(a_node_without_a_device_says_so) {
     struct couple c;
     sluice_listener listener;
     sluice_loop *loop;
@@ -209,7 +206,7 @@ static void a_node_without_a_device_says_so(void **state) {
 
 /* ---- listeners --------------------------------------------------------------------------------- */
 
-static void a_listener_is_told_of_and_answers_with_an_error(void **state) {
+BOTH_MODES(a_listener_is_told_of_and_answers_with_an_error) {
     for (unsigned i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         struct couple c;
         sluice_listener other;
@@ -253,8 +250,7 @@ static void hear_last_words(const sluice_event *event, void *arg) {
     atomic_fetch_add(&last_words, 1);
 }
 
-static void the_event_names_the_listener(void **state) {
-    (void)state;
+TEST(the_event_names_the_listener) {
     struct side side;
     sluice_listener plain;
     sluice_loop *loop;
@@ -290,8 +286,7 @@ static void the_event_names_the_listener(void **state) {
 }
 
 /* A loop that nobody polls, and a poll that has no room, lose nothing. */
-static void a_listener_is_told_of_when_somebody_polls(void **state) {
-    (void)state;
+TEST(a_listener_is_told_of_when_somebody_polls) {
     struct side side;
     sluice_listener listeners[3];
     sluice_event events[2];
@@ -315,7 +310,7 @@ static void put_device_back(void) {
 }
 
 /* The device is back: the node says that it is of no use, and another is. */
-static void a_device_that_is_back_needs_a_new_node(void **state) {
+BOTH_MODES(a_device_that_is_back_needs_a_new_node) {
     struct couple c;
     sluice_listener listener;
     sluice_loop *loop;
@@ -348,7 +343,7 @@ static void a_device_that_is_back_needs_a_new_node(void **state) {
  * Closing while the device goes: neither waits for the other for ever. The first round measures how long nodes take to let
  * go of it; the others close at once, and in the milliseconds around that moment.
  */
-static void closing_at_the_same_moment(void **state) {
+BOTH_MODES(closing_at_the_same_moment) {
     uint64_t moment = 0;
     for (unsigned i = 0; i < 10; i++) {
         struct couple c;
@@ -366,20 +361,4 @@ static void closing_at_the_same_moment(void **state) {
         print_message("    closed %llu us after it went\n",
                       (unsigned long long)(closes - start) / 1000);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(sessions_end_and_the_node_lets_go),
-        cmocka_unit_test(a_loop_nobody_polls_is_no_obstacle),
-        cmocka_unit_test(a_borrowed_message_survives),
-        cmocka_unit_test(polling_goes_on_while_the_device_goes),
-        BOTH_MODES(a_node_without_a_device_says_so),
-        BOTH_MODES(a_listener_is_told_of_and_answers_with_an_error),
-        cmocka_unit_test(the_event_names_the_listener),
-        cmocka_unit_test(a_listener_is_told_of_when_somebody_polls),
-        BOTH_MODES(a_device_that_is_back_needs_a_new_node),
-        BOTH_MODES(closing_at_the_same_moment),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,8 +83,7 @@ static void asker_event(struct asker *a, const sluice_event *event) {
     }
 }
 
-static void each_request_has_one_outcome_when_the_peer_is_killed(void **state) {
-    (void)state;
+TEST(each_request_has_one_outcome_when_the_peer_is_killed) {
     sluice_node *n;
     sluice_loop *loop;
     sluice_error e;
@@ -140,8 +139,5 @@ static void each_request_has_one_outcome_when_the_peer_is_killed(void **state) {
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "serve") == 0)
         serve(atoi(argv[2]));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_request_has_one_outcome_when_the_peer_is_killed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

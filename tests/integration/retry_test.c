@@ -35,7 +35,7 @@ static bool somebody_tried_again(struct crowd *c) {
     return false;
 }
 
-static void everybody_gets_through_a_crowded_listener(void **state) {
+BOTH_MODES(everybody_gets_through_a_crowded_listener) {
     struct crowd c;
     memset(&c, 0, sizeof c);
     side_open(&c.a, handlers_of(state), SLUICE_NODE(.sessions_max = 3));
@@ -62,7 +62,7 @@ static void everybody_gets_through_a_crowded_listener(void **state) {
     side_close(&c.a, 0);
 }
 
-static void a_crowded_listener_is_busy_until_time_runs_out(void **state) {
+BOTH_MODES(a_crowded_listener_is_busy_until_time_runs_out) {
     struct couple c;
     couple_open(&c, handlers_of(state), SLUICE_NODE(.sessions_max = 1));
     couple_connect(&c, NULL);
@@ -78,12 +78,4 @@ static void a_crowded_listener_is_busy_until_time_runs_out(void **state) {
     assert_int_equal(note.info.cm_event, 8);      /* REJECTED */
     side_close(&third, 0);
     couple_close(&c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(everybody_gets_through_a_crowded_listener),
-        BOTH_MODES(a_crowded_listener_is_busy_until_time_runs_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,7 @@ static void round_trip(struct side *side, sluice_session session, size_t bytes, 
     }
 }
 
-static void every_size_returns_from_another_process(void **state) {
+BOTH_MODES(every_size_returns_from_another_process) {
     struct peer peer;
     struct side side;
     for (int peer_handlers = 0; peer_handlers < 2; peer_handlers++) {
@@ -62,7 +62,7 @@ static void every_size_returns_from_another_process(void **state) {
     }
 }
 
-static void nothing_larger_than_agreed_is_taken(void **state) {
+BOTH_MODES(nothing_larger_than_agreed_is_taken) {
     struct peer peer;
     struct side side;
     peer_run(&peer, "session_peer", "listen", "echo", "max=1048576"); /* the smaller one counts */
@@ -91,7 +91,7 @@ static void nothing_larger_than_agreed_is_taken(void **state) {
     peer_quit(&peer);
 }
 
-static void frames_of_every_agreed_size_carry_everything(void **state) {
+BOTH_MODES(frames_of_every_agreed_size_carry_everything) {
     const uint32_t mine[] = {512, 512, 65536, 65536, 5000},
                    theirs[] = {512, 65536, 512, 65536, 900};
     for (unsigned i = 0; i < 5; i++) {
@@ -115,7 +115,7 @@ static void frames_of_every_agreed_size_carry_everything(void **state) {
 }
 
 /* Both ends send all the time, sizes mixed; the peer checks its half, we check ours. */
-static void a_mixed_stream_keeps_its_order_both_ways(void **state) {
+BOTH_MODES(a_mixed_stream_keeps_its_order_both_ways) {
     struct peer peer;
     struct side side;
     enum { MESSAGES = 3000 };
@@ -167,7 +167,7 @@ static void a_mixed_stream_keeps_its_order_both_ways(void **state) {
 }
 
 /* One process, plain memory, any thread's own copy. */
-static void copies_arrive_too(void **state) {
+BOTH_MODES(copies_arrive_too) {
     struct couple c;
     uint8_t data[3000];
     couple_open(&c, handlers_of(state), NULL);
@@ -182,15 +182,4 @@ static void copies_arrive_too(void **state) {
         note_free(&note);
     }
     couple_close(&c);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH_MODES(every_size_returns_from_another_process),
-        BOTH_MODES(nothing_larger_than_agreed_is_taken),
-        BOTH_MODES(frames_of_every_agreed_size_carry_everything),
-        BOTH_MODES(a_mixed_stream_keeps_its_order_both_ways),
-        BOTH_MODES(copies_arrive_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

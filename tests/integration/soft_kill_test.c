@@ -133,8 +133,7 @@ static void one_kill(void) {
     sv_close(&e);
 }
 
-static void a_thousand_kills_leave_no_blocked_ring(void **state) {
-    (void)state;
+TEST(a_thousand_kills_leave_no_blocked_ring) {
     struct sv_end own;
     struct sv_child other = sv_fork(witness);
     sv_open(&own, SV_OPTIONS(.one_cq = true));
@@ -159,8 +158,5 @@ int main(void) {
             "SKIPPED: thread sanitizer allows no threads in a child of a threaded process\n");
     return 77;
 #endif
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_kills_leave_no_blocked_ring),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

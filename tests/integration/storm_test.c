@@ -110,23 +110,13 @@ static void storms_of(const sluice_node_options *options) {
     sluice_close(node, 0);
 }
 
-static void a_thousand_dials_at_once_all_come_up(void **state) {
-    (void)state;
+TEST(a_thousand_dials_at_once_all_come_up) {
     storms_of(SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .memory_bytes_max = 64 << 20,
                           .requests_max = ALL));
 }
 
 /* The dialers are told that it is busy, and try again by themselves: no application hears of it. */
-static void a_small_listener_is_tried_again_until_it_has_room(void **state) {
-    (void)state;
+TEST(a_small_listener_is_tried_again_until_it_has_room) {
     storms_of(SLUICE_NODE(.device = it_device(), .eager_bytes = 1024, .memory_bytes_max = 64 << 20,
                           .handshakes_max = 8, .requests_max = 64));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_thousand_dials_at_once_all_come_up),
-        cmocka_unit_test(a_small_listener_is_tried_again_until_it_has_room),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,12 +136,15 @@ static void a_port_that_is_down_for_a_while_ends_nothing(void **state) {
     far_flow_close(&f);
 }
 
+/* Two groups, each with a set-up of its own. */
 int main(void) {
     const struct CMUnitTest failover[] = {
-        LEVEL_BOTH(a_failover_is_told_and_a_session_goes_on_or_has_a_true_end),
+        LEVEL_CASE(a_failover_is_told_and_a_session_goes_on_or_has_a_true_end, "polled", 0),
+        LEVEL_CASE(a_failover_is_told_and_a_session_goes_on_or_has_a_true_end, "handlers", 1),
     };
     const struct CMUnitTest port[] = {
-        LEVEL_BOTH(a_port_that_is_down_for_a_while_ends_nothing),
+        LEVEL_CASE(a_port_that_is_down_for_a_while_ends_nothing, "polled", 0),
+        LEVEL_CASE(a_port_that_is_down_for_a_while_ends_nothing, "handlers", 1),
     };
     int failed = cmocka_run_group_tests(port, far_warm_up, far_restore);
     /* Neither device of 7.2 can be removed any more: it waits for ever. The guest's end is the end of them. */

@@ -19,7 +19,7 @@ static void flow_rest(struct far_flow *f, uint64_t until_ns) {
 }
 
 /* With keepalive as it is when nobody asks for another. */
-static void a_cable_that_is_out_for_three_seconds_loses_nothing(void **state) {
+LEVEL_BOTH(a_cable_that_is_out_for_three_seconds_loses_nothing) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), 0);
     far_flow_messages(&f, 20);
@@ -31,7 +31,7 @@ static void a_cable_that_is_out_for_three_seconds_loses_nothing(void **state) {
     far_flow_close(&f);
 }
 
-static void a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both(void **state) {
+LEVEL_TEST(a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both, "polled", 0) {
     struct far_flow f, patient;
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     far_flow_open(&patient, handlers_of(state), SLUICE_OFF);
@@ -82,7 +82,7 @@ static void a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both(void **sta
  * pair for connecting had to send meanwhile may have broken it, so a new device is made; sessions of the
  * other host's device are not needed for that.
  */
-static void an_interface_that_is_taken_down_ends_its_sessions(void **state) {
+LEVEL_TEST(an_interface_that_is_taken_down_ends_its_sessions, "polled", 0) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     far_flow_messages(&f, 20);
@@ -107,10 +107,5 @@ static void an_interface_that_is_taken_down_ends_its_sessions(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LEVEL_BOTH(a_cable_that_is_out_for_three_seconds_loses_nothing),
-        LEVEL_TEST(a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both, "polled", 0),
-        LEVEL_TEST(an_interface_that_is_taken_down_ends_its_sessions, "polled", 0),
-    };
-    return cmocka_run_group_tests(tests, far_warm_up, far_restore);
+    return tests_run(far_warm_up, far_restore);
 }

@@ -40,7 +40,7 @@ static struct note refuse(struct couple *c, const sluice_link_options *dialing, 
     return note;
 }
 
-static void rejected_28_is_a_refusal(void **state) {
+LEVEL_BOTH(rejected_28_is_a_refusal) {
     struct couple c;
     if (it_iwarp())
         skip(); /* whoever is asked has been greeted there: as in a_refusal_after_a_greeting_rejects_nothing */
@@ -57,7 +57,7 @@ static void rejected_28_is_a_refusal(void **state) {
 
 /* Two that greet each other are connected when the application decides, so a frame says no. What
  * the stack says of it is that the listener hung up, if it has said so by then. */
-static void a_refusal_after_a_greeting_rejects_nothing(void **state) {
+LEVEL_BOTH(a_refusal_after_a_greeting_rejects_nothing) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     c.port = side_listen(&c.a, &(sluice_link_options){.flags = SLUICE_ASK}, &c.listener);
@@ -81,7 +81,7 @@ static struct note expect_busy(struct side *side) {
     return guest_expect_end(side, SLUICE_REASON_BUSY, 28, RDMA_CM_EVENT_REJECTED, 28);
 }
 
-static void a_full_listener_is_busy_until_it_has_room(void **state) {
+LEVEL_BOTH(a_full_listener_is_busy_until_it_has_room) {
     struct couple c;
     struct side third;
     couple_open(&c, handlers_of(state), SLUICE_NODE(.sessions_max = 1));
@@ -143,7 +143,12 @@ static int one_address(void **state) {
     return guest_compare(state); /* the last, for it ends where it fails */
 }
 
-static void every_address_of_a_name_is_asked_before_nobody_listens(void **state) {
+#define NAME_CASE(name, mode, handlers)                                                            \
+    { #name "/" mode, name, two_addresses, one_address, (void *)(uintptr_t)(handlers) }
+#define NAME_BOTH(name)                                                                            \
+    TEST_EACH(name, NAME_CASE(name, "polled", 0), NAME_CASE(name, "handlers", 1))
+
+NAME_BOTH(every_address_of_a_name_is_asked_before_nobody_listens) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     guest_dial(&side, TWO_HOST, 9, NULL);
@@ -153,7 +158,7 @@ static void every_address_of_a_name_is_asked_before_nobody_listens(void **state)
     side_close(&side, 0);
 }
 
-static void the_second_address_of_a_name_is_as_good(void **state) {
+NAME_BOTH(the_second_address_of_a_name_is_as_good) {
     struct couple c;
     sluice_error e = {0};
     couple_open(&c, handlers_of(state), NULL);
@@ -172,7 +177,7 @@ static void the_second_address_of_a_name_is_as_good(void **state) {
 /* ---- nothing is left ----------------------------------------------------------------------------- */
 
 /* What a dial that ends in vain takes is given back: memory too. */
-static void dials_in_vain_leave_no_memory(void **state) {
+LEVEL_BOTH(dials_in_vain_leave_no_memory) {
     struct couple c;
     size_t before = 0;
     couple_open(&c, handlers_of(state), NULL);
@@ -193,18 +198,6 @@ static void dials_in_vain_leave_no_memory(void **state) {
     couple_close(&c);
 }
 
-#define NAME_TEST(fn, mode, handlers)                                                              \
-    { #fn "/" mode, fn, two_addresses, one_address, (void *)(uintptr_t)(handlers) }
-#define NAME_BOTH(fn) NAME_TEST(fn, "polled", 0), NAME_TEST(fn, "handlers", 1)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LEVEL_BOTH(rejected_28_is_a_refusal),
-        LEVEL_BOTH(a_refusal_after_a_greeting_rejects_nothing),
-        LEVEL_BOTH(a_full_listener_is_busy_until_it_has_room),
-        NAME_BOTH(every_address_of_a_name_is_asked_before_nobody_listens),
-        NAME_BOTH(the_second_address_of_a_name_is_as_good),
-        LEVEL_BOTH(dials_in_vain_leave_no_memory),
-    };
-    return cmocka_run_group_tests(tests, guest_warm_up, NULL);
+    return tests_run(guest_warm_up, NULL);
 }

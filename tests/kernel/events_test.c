@@ -76,7 +76,7 @@ static void await_request(struct side *side, unsigned long sent_before) {
 
 /* ---- on the way up ------------------------------------------------------------------------------- */
 
-static void the_node_is_on_the_kernels_device(void **state) {
+LEVEL_BOTH(the_node_is_on_the_kernels_device) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     sluice_node_info info = {.size = sizeof info};
@@ -86,7 +86,7 @@ static void the_node_is_on_the_kernels_device(void **state) {
     side_close(&side, 0);
 }
 
-static void a_session_comes_up_and_ends(void **state) {
+LEVEL_BOTH(a_session_comes_up_and_ends) {
     struct couple c;
     couple_open(&c, handlers_of(state), NULL);
     couple_connect(&c, NULL);
@@ -107,7 +107,7 @@ static void a_session_comes_up_and_ends(void **state) {
     couple_close(&c);
 }
 
-static void a_killed_peer_is_a_disconnect(void **state) {
+LEVEL_BOTH(a_killed_peer_is_a_disconnect) {
     struct peer peer;
     struct side side;
     peer_run(&peer, "session_peer", "listen", "idle");
@@ -130,8 +130,7 @@ static void a_killed_peer_is_a_disconnect(void **state) {
  * polls: the QP's end needs the loop, and the id waits for that. Single turns, so that the loop is
  * left alone exactly then.
  */
-static void the_end_of_timewait_changes_nothing(void **state) {
-    (void)state;
+LEVEL_TEST(the_end_of_timewait_changes_nothing, "polled", 0) {
     struct side a, b;
     if (it_iwarp())
         skip(); /* TCP has its own, and the kernel tells nobody of it */
@@ -164,7 +163,7 @@ static void the_end_of_timewait_changes_nothing(void **state) {
 
 /* ---- refusals ------------------------------------------------------------------------------------ */
 
-static void rejected_8_is_nobody_listening(void **state) {
+LEVEL_BOTH(rejected_8_is_nobody_listening) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     dial_host(&side, it_host(), 9, 0);
@@ -175,7 +174,7 @@ static void rejected_8_is_nobody_listening(void **state) {
 
 /* ---- nobody there -------------------------------------------------------------------------------- */
 
-static void an_address_nobody_has_is_unreachable(void **state) {
+LEVEL_BOTH(an_address_nobody_has_is_unreachable) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     uint64_t start = sluice_now();
@@ -190,7 +189,7 @@ static void an_address_nobody_has_is_unreachable(void **state) {
     side_close(&side, 0);
 }
 
-static void a_network_without_a_route_is_unreachable_at_once(void **state) {
+LEVEL_BOTH(a_network_without_a_route_is_unreachable_at_once) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     uint64_t start = sluice_now();
@@ -201,7 +200,7 @@ static void a_network_without_a_route_is_unreachable_at_once(void **state) {
 }
 
 /* The request is on its way to a host that does not answer when the kernel learns that it moved. */
-static void unreachable_ends_a_dial_at_once(void **state) {
+LEVEL_BOTH(unreachable_ends_a_dial_at_once) {
     struct side side;
     if (it_iwarp())
         skip(); /* TCP goes on to where the host is now: closing_does_not_wait_for_a_black_hole instead */
@@ -224,7 +223,7 @@ static void unreachable_ends_a_dial_at_once(void **state) {
  * A host that never answers: a dial ends when its time is over, and closing the node waits neither for that
  * nor, on iWARP, for the call inside of which the kernel connects, which takes minutes.
  */
-static void closing_does_not_wait_for_a_black_hole(void **state) {
+LEVEL_BOTH(closing_does_not_wait_for_a_black_hole) {
     struct side side;
     struct note note;
     neighbour(MUTE_HOST, MAC_ONE);
@@ -255,7 +254,7 @@ static void closing_does_not_wait_for_a_black_hole(void **state) {
 }
 
 /* The side that looked the peer up is told that it moved. Packets come through, so nothing ends. */
-static void unreachable_ends_no_live_session_that_gets_through(void **state) {
+LEVEL_BOTH(unreachable_ends_no_live_session_that_gets_through) {
     struct couple c;
     if (it_iwarp())
         skip(); /* likewise; and what goes to an address of the own host asks for no neighbour */
@@ -280,7 +279,7 @@ static void unreachable_ends_no_live_session_that_gets_through(void **state) {
 
 /* ---- the wrong device ---------------------------------------------------------------------------- */
 
-static void an_address_behind_another_device_is_refused(void **state) {
+LEVEL_BOTH(an_address_behind_another_device_is_refused) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     dial_host(&side, guest_setting("SLUICE_TEST_HOST_2"), 7471, 0);
@@ -290,18 +289,5 @@ static void an_address_behind_another_device_is_refused(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LEVEL_BOTH(the_node_is_on_the_kernels_device),
-        LEVEL_BOTH(an_address_behind_another_device_is_refused),
-        LEVEL_BOTH(a_session_comes_up_and_ends),
-        LEVEL_BOTH(a_killed_peer_is_a_disconnect),
-        LEVEL_TEST(the_end_of_timewait_changes_nothing, "polled", 0),
-        LEVEL_BOTH(rejected_8_is_nobody_listening),
-        LEVEL_BOTH(an_address_nobody_has_is_unreachable),
-        LEVEL_BOTH(a_network_without_a_route_is_unreachable_at_once),
-        LEVEL_BOTH(unreachable_ends_a_dial_at_once),
-        LEVEL_BOTH(unreachable_ends_no_live_session_that_gets_through),
-        LEVEL_BOTH(closing_does_not_wait_for_a_black_hole),
-    };
-    return cmocka_run_group_tests(tests, guest_warm_up, NULL);
+    return tests_run(guest_warm_up, NULL);
 }

@@ -11,7 +11,7 @@
 
 /* ---- hosts that have not heard of each other ----------------------------------------------------------- */
 
-static void a_first_dial_finds_hosts_that_do_not_know_each_other(void **state) {
+LEVEL_TEST(a_first_dial_finds_hosts_that_do_not_know_each_other, "polled", 0) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), 0);
     for (unsigned i = 0; i < 2; i++) {
@@ -36,7 +36,7 @@ static size_t weathers_tried(void) {
     return getenv("SLUICE_TEST_SHORT") ? 1 : WEATHERS;
 }
 
-static void everything_works_in_bad_weather(void **state) {
+LEVEL_TEST(everything_works_in_bad_weather, "polled", 0) {
     for (unsigned i = 0; i < weathers_tried(); i++) {
         struct far_flow f;
         print_message("%s\n", weathers[i]);
@@ -58,7 +58,7 @@ static void everything_works_in_bad_weather(void **state) {
     }
 }
 
-static void weather_that_comes_and_goes_is_borne(void **state) {
+LEVEL_BOTH(weather_that_comes_and_goes_is_borne) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     for (unsigned i = 0; i < weathers_tried(); i++) {
@@ -70,7 +70,7 @@ static void weather_that_comes_and_goes_is_borne(void **state) {
     far_flow_close(&f);
 }
 
-static void the_mtu_may_grow_in_traffic(void **state) {
+LEVEL_TEST(the_mtu_may_grow_in_traffic, "polled", 0) {
     struct far_flow f;
     far_mtu(1500);
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
@@ -84,7 +84,7 @@ static void the_mtu_may_grow_in_traffic(void **state) {
 }
 
 /* A RoCE session keeps the size of packet it began with: larger ones do not get through any more. */
-static void an_mtu_that_shrinks_ends_what_is_larger(void **state) {
+LEVEL_TEST(an_mtu_that_shrinks_ends_what_is_larger, "handlers", 1) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     far_flow_messages(&f, 40);
@@ -107,16 +107,6 @@ static void an_mtu_that_shrinks_ends_what_is_larger(void **state) {
     far_flow_close(&f);
 }
 
-/* ---- */
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        SUITE_TESTS,
-        LEVEL_TEST(a_first_dial_finds_hosts_that_do_not_know_each_other, "polled", 0),
-        LEVEL_TEST(everything_works_in_bad_weather, "polled", 0),
-        LEVEL_BOTH(weather_that_comes_and_goes_is_borne),
-        LEVEL_TEST(the_mtu_may_grow_in_traffic, "polled", 0),
-        LEVEL_TEST(an_mtu_that_shrinks_ends_what_is_larger, "handlers", 1),
-    };
-    return cmocka_run_group_tests(tests, far_warm_up, far_restore);
+    return tests_run(far_warm_up, far_restore);
 }

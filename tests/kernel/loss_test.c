@@ -9,7 +9,7 @@
 #define MESSAGES 400u
 #define ROUNDS 25u /* of memory that is written, read and added to */
 
-static void messages_survive_two_per_cent_of_loss(void **state) {
+LEVEL_BOTH(messages_survive_two_per_cent_of_loss) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     uint64_t begun = sluice_now();
@@ -20,8 +20,7 @@ static void messages_survive_two_per_cent_of_loss(void **state) {
 }
 
 /* Soft-RoCE of 7.x ended these, and called a part of the bytes all of them: docs/kernel.md. */
-static void memory_survives_two_per_cent_of_loss(void **state) {
-    (void)state;
+LEVEL_TEST(memory_survives_two_per_cent_of_loss, "polled", 0) {
     memory_there(ROUNDS);
     memory_here(ROUNDS);
 }
@@ -35,10 +34,5 @@ static int lose(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        SUITE_TESTS,
-        LEVEL_BOTH(messages_survive_two_per_cent_of_loss),
-        LEVEL_TEST(memory_survives_two_per_cent_of_loss, "polled", 0),
-    };
-    return cmocka_run_group_tests(tests, lose, far_restore);
+    return tests_run(lose, far_restore);
 }

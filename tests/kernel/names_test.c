@@ -108,7 +108,7 @@ static void dial_all(bool without, bool handlers, struct outcome out[NAMES]) {
     couple_close(&c);
 }
 
-static void a_dial_by_name_ends_the_same_way_with_and_without_rdma_cm(void **state) {
+LEVEL_TEST(a_dial_by_name_ends_the_same_way_with_and_without_rdma_cm, "polled", 0) {
     struct outcome with[NAMES], without[NAMES];
     dial_all(false, handlers_of(state), with);
     dial_all(true, handlers_of(state), without);
@@ -146,11 +146,9 @@ static void lookups_leave_nothing(void **state) {
     couple_close(&c);
 }
 
+TEST_CASES(LEVEL_CASE(lookups_leave_nothing, "polled", 0),
+           LEVEL_CASE(lookups_leave_nothing, "handlers", 1));
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LEVEL_TEST(a_dial_by_name_ends_the_same_way_with_and_without_rdma_cm, "polled", 0),
-        LEVEL_TEST(lookups_leave_nothing, "polled", 0),
-        LEVEL_TEST(lookups_leave_nothing, "handlers", 1),
-    };
-    return cmocka_run_group_tests(tests, find_out, clean_up);
+    return tests_run(find_out, clean_up);
 }

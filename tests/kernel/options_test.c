@@ -42,8 +42,7 @@ static bool in_queue_pairs(void) {
     return !it_iwarp();
 }
 
-static void what_is_asked_for_is_in_the_queue_pairs(void **state) {
-    (void)state;
+LEVEL_TEST(what_is_asked_for_is_in_the_queue_pairs, "polled", 0) {
     struct couple c;
     if (!in_queue_pairs())
         skip();
@@ -57,8 +56,7 @@ static void what_is_asked_for_is_in_the_queue_pairs(void **state) {
     couple_close(&c);
 }
 
-static void nothing_asked_for_is_the_stacks_own_choice(void **state) {
-    (void)state;
+LEVEL_TEST(nothing_asked_for_is_the_stacks_own_choice, "polled", 0) {
     struct couple c;
     if (!in_queue_pairs())
         skip();
@@ -72,8 +70,7 @@ static void nothing_asked_for_is_the_stacks_own_choice(void **state) {
 }
 
 /* The limits of both, on both sides at once, and one side without the other. */
-static void every_value_in_range_makes_a_session(void **state) {
-    (void)state;
+LEVEL_TEST(every_value_in_range_makes_a_session, "polled", 0) {
     static const struct {
         uint32_t tos, ack_timeout;
     } cases[] = {{1, 0}, {255, 0}, {0, 1}, {0, 31}, {255, 31}};
@@ -105,8 +102,7 @@ static int listen_at(struct side *side, uint16_t port, uint32_t flags, sluice_li
  * An id that shares its address, bound and not listening. With REUSE a listener gets past the bind,
  * and has to wait for the other's end to listen; a listener that is there is never joined.
  */
-static void reuse_listens_when_the_other_is_gone(void **state) {
-    (void)state;
+LEVEL_TEST(reuse_listens_when_the_other_is_gone, "polled", 0) {
     struct side side;
     sluice_listener listener, second;
     side_open(&side, false, NULL);
@@ -130,8 +126,7 @@ static void reuse_listens_when_the_other_is_gone(void **state) {
 }
 
 /* The port of a listener whose sessions live, and of one whose sessions have just ended. */
-static void a_port_is_listened_at_again_at_once(void **state) {
-    (void)state;
+LEVEL_TEST(a_port_is_listened_at_again_at_once, "polled", 0) {
     for (unsigned alive = 0; alive < 2; alive++) {
         struct couple c;
         const sluice_link_options link = {.flags = SLUICE_REUSE};
@@ -154,12 +149,5 @@ static void a_port_is_listened_at_again_at_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LEVEL_TEST(what_is_asked_for_is_in_the_queue_pairs, "polled", 0),
-        LEVEL_TEST(nothing_asked_for_is_the_stacks_own_choice, "polled", 0),
-        LEVEL_TEST(every_value_in_range_makes_a_session, "polled", 0),
-        LEVEL_TEST(reuse_listens_when_the_other_is_gone, "polled", 0),
-        LEVEL_TEST(a_port_is_listened_at_again_at_once, "polled", 0),
-    };
-    return cmocka_run_group_tests(tests, guest_warm_up, NULL);
+    return tests_run(guest_warm_up, NULL);
 }

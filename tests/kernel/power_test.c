@@ -12,7 +12,7 @@
 #define KEEPALIVE_NS (4000 * MS)
 #define WITHIN_NS (2 * KEEPALIVE_NS + KEEPALIVE_NS / 4)
 
-static void a_host_that_dies_is_noticed_and_works_again_when_it_is_back(void **state) {
+LEVEL_TEST(a_host_that_dies_is_noticed_and_works_again_when_it_is_back, "polled", 0) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), KEEPALIVE_NS);
     far_flow_messages(&f, 40);
@@ -40,9 +40,5 @@ static void a_host_that_dies_is_noticed_and_works_again_when_it_is_back(void **s
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        SUITE_TESTS,
-        LEVEL_TEST(a_host_that_dies_is_noticed_and_works_again_when_it_is_back, "polled", 0),
-    };
-    return cmocka_run_group_tests(tests, far_warm_up, NULL);
+    return tests_run(far_warm_up, NULL);
 }

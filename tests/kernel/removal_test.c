@@ -66,9 +66,20 @@ static void expect_dead_node(struct side *side) {
     must(strstr(note.info.close_text, "the node must be closed and opened again"));
 }
 
+static int device_back(void **state) {
+    (void)state;
+    device_add(device, interface);
+    return 0;
+}
+
 /* ---- sessions ------------------------------------------------------------------------------------ */
 
-static void a_hundred_sessions_end_and_the_device_goes(void **state) {
+#define REMOVAL_CASE(name, mode, handlers)                                                         \
+    { #name "/" mode, name, device_back, device_back, (void *)(uintptr_t)(handlers) }
+#define BOTH(name)                                                                                 \
+    TEST_EACH(name, REMOVAL_CASE(name, "polled", 0), REMOVAL_CASE(name, "handlers", 1))
+
+BOTH(a_hundred_sessions_end_and_the_device_goes) {
     struct couple c;
     unsigned closed = 0;
     connect_many(&c, handlers_of(state), HUNDRED);
@@ -87,8 +98,8 @@ static void a_hundred_sessions_end_and_the_device_goes(void **state) {
 }
 
 /* Nobody polls until the device is gone: the events are there afterwards, and once. */
-static void nobody_polls_and_the_device_goes_all_the_same(void **state) {
-    (void)state;
+TEST_EACH(nobody_polls_and_the_device_goes_all_the_same,
+          REMOVAL_CASE(nobody_polls_and_the_device_goes_all_the_same, "polled", 0)) {
     struct couple c;
     connect_many(&c, false, SESSIONS);
     /* Sends whose outcome nobody has fetched, and a message that is still borrowed. */
@@ -98,7 +109,7 @@ static void nobody_polls_and_the_device_goes_all_the_same(void **state) {
     couple_close(&c); /* with a's events never fetched */
 }
 
-static void traffic_ends_and_the_device_goes(void **state) {
+BOTH(traffic_ends_and_the_device_goes) {
     struct peer peer;
     struct side side;
     struct note note;
@@ -134,7 +145,7 @@ static void traffic_ends_and_the_device_goes(void **state) {
 
 /* ---- not (yet) connected ------------------------------------------------------------------------- */
 
-static void an_idle_node_lets_go(void **state) {
+BOTH(an_idle_node_lets_go) {
     struct side side;
     side_open(&side, handlers_of(state), NULL);
     removed_in_time(device_removal(device), NULL, NULL);
@@ -143,7 +154,7 @@ static void an_idle_node_lets_go(void **state) {
 }
 
 /* Its GIDs are addresses of one link, which do not say of which. */
-static void a_device_without_an_ip_address_lets_go(void **state) {
+BOTH(a_device_without_an_ip_address_lets_go) {
     struct side side;
     char address[32];
     snprintf(address, sizeof address, "%s/24", it_host());
@@ -159,7 +170,7 @@ static void a_device_without_an_ip_address_lets_go(void **state) {
     must(command("ip", "addr", "add", address, "dev", interface) == 0);
 }
 
-static void listeners_let_go_and_are_told_of(void **state) {
+BOTH(listeners_let_go_and_are_told_of) {
     struct side side;
     sluice_listener listener, anywhere;
     side_open(&side, handlers_of(state), NULL);
@@ -178,7 +189,7 @@ static void listeners_let_go_and_are_told_of(void **state) {
     side_close(&side, 0);
 }
 
-static void an_undecided_request_and_a_dial_under_way_let_go(void **state) {
+BOTH(an_undecided_request_and_a_dial_under_way_let_go) {
     struct couple c;
     unsigned closed = 0;
     couple_open(&c, handlers_of(state), NULL);
@@ -194,7 +205,7 @@ static void an_undecided_request_and_a_dial_under_way_let_go(void **state) {
 /* ---- what librdmacm keeps ------------------------------------------------------------------------ */
 
 /* Without another device librdmacm cannot even learn that this one is gone. */
-static void the_only_device_goes_too(void **state) {
+BOTH(the_only_device_goes_too) {
     struct couple c;
     unsigned closed = 0;
     const char *other = guest_setting("SLUICE_DEVICE_2");
@@ -210,13 +221,7 @@ static void the_only_device_goes_too(void **state) {
 
 /* ---- again and again ----------------------------------------------------------------------------- */
 
-static int device_back(void **state) {
-    (void)state;
-    device_add(device, interface);
-    return 0;
-}
-
-static void a_device_that_comes_back_is_used_and_nothing_is_left(void **state) {
+BOTH(a_device_that_comes_back_is_used_and_nothing_is_left) {
     struct guest_level before = {0};
     for (unsigned i = 0; i < 6; i++) {
         struct couple c;
@@ -236,23 +241,8 @@ static void a_device_that_comes_back_is_used_and_nothing_is_left(void **state) {
     assert_uint_in_range(now.resident, 0, before.resident + (2u << 20));
 }
 
-#define REMOVAL_TEST(fn, mode, handlers)                                                           \
-    { #fn "/" mode, fn, device_back, device_back, (void *)(uintptr_t)(handlers) }
-#define BOTH(fn) REMOVAL_TEST(fn, "polled", 0), REMOVAL_TEST(fn, "handlers", 1)
-
 int main(void) {
     device = guest_setting("SLUICE_DEVICE");
     interface = guest_setting("KERNEL_NET_A");
-    const struct CMUnitTest tests[] = {
-        BOTH(an_idle_node_lets_go),
-        BOTH(listeners_let_go_and_are_told_of),
-        BOTH(a_device_without_an_ip_address_lets_go),
-        BOTH(a_hundred_sessions_end_and_the_device_goes),
-        REMOVAL_TEST(nobody_polls_and_the_device_goes_all_the_same, "polled", 0),
-        BOTH(traffic_ends_and_the_device_goes),
-        BOTH(an_undecided_request_and_a_dial_under_way_let_go),
-        BOTH(the_only_device_goes_too),
-        BOTH(a_device_that_comes_back_is_used_and_nothing_is_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -31,18 +31,16 @@ static int tool_run(const char *server, const char *client, char *out, size_t by
     return status;
 }
 
-static void latency_is_measured(void **state) {
+LEVEL_TEST(latency_is_measured, "tools", 0) {
     char out[2048];
-    (void)state;
     assert_int_equal(tool_run("sluice-lat -p 0 --mode block",
                               "sluice-lat $AT --mode block -n 100 --json", out, sizeof out),
                      0);
     assert_non_null(strstr(out, "{\"size\": 64, \"iterations\": 100, \"p50_ns\": "));
 }
 
-static void bandwidth_is_measured(void **state) {
+LEVEL_TEST(bandwidth_is_measured, "tools", 0) {
     char out[2048];
-    (void)state;
     assert_int_equal(tool_run("sluice-bw -p 0 --mode block",
                               "sluice-bw $AT --mode block -b -s 64K -n 100 --json", out,
                               sizeof out),
@@ -50,9 +48,8 @@ static void bandwidth_is_measured(void **state) {
     assert_non_null(strstr(out, "\"messages\": 200,"));
 }
 
-static void requests_are_answered(void **state) {
+LEVEL_TEST(requests_are_answered, "tools", 0) {
     char out[2048];
-    (void)state;
     assert_int_equal(tool_run("sluice-bw -p 0 --mode block",
                               "sluice-bw $AT --mode block --requests 8 -s 1K -n 200 --json", out,
                               sizeof out),
@@ -80,8 +77,7 @@ static void send_a_file(unsigned bytes) {
     unlink("file");
 }
 
-static void a_file_arrives_as_it_was_sent(void **state) {
-    (void)state;
+LEVEL_TEST(a_file_arrives_as_it_was_sent, "tools", 0) {
     send_a_file(0);
     send_a_file(1);
     send_a_file(3000000);
@@ -89,7 +85,7 @@ static void a_file_arrives_as_it_was_sent(void **state) {
 
 /* ---- messages and memory ----------------------------------------------------------------------------- */
 
-static void messages_go_to_and_fro(void **state) {
+LEVEL_BOTH(messages_go_to_and_fro) {
     struct far_flow f;
     far_flow_open(&f, handlers_of(state), 0);
     far_flow_messages(&f, 200);
@@ -174,16 +170,9 @@ static void memory_here(unsigned rounds) {
     side_close(&side, 0);
 }
 
-static void memory_is_reached_from_either_side(void **state) {
-    (void)state;
+LEVEL_TEST(memory_is_reached_from_either_side, "polled", 0) {
     memory_there(10);
     memory_here(10);
 }
-
-#define SUITE_TESTS                                                                                \
-    LEVEL_TEST(latency_is_measured, "tools", 0), LEVEL_TEST(bandwidth_is_measured, "tools", 0),    \
-        LEVEL_TEST(requests_are_answered, "tools", 0),                                             \
-        LEVEL_TEST(a_file_arrives_as_it_was_sent, "tools", 0), LEVEL_BOTH(messages_go_to_and_fro), \
-        LEVEL_TEST(memory_is_reached_from_either_side, "polled", 0)
 
 #endif

@@ -32,24 +32,21 @@ static bool user_events(void) {
     return in_library && in_kernel;
 }
 
-static void every_wake_is_of_the_kind_that_can_be_had(void **state) {
-    (void)state;
+LEVEL_TEST(every_wake_is_of_the_kind_that_can_be_had, "handlers", 1) {
     sleepers_check_every_wake(user_events());
 }
 
-static void a_woken_poll_is_woken_by_that_kind(void **state) {
-    (void)state;
+LEVEL_TEST(a_woken_poll_is_woken_by_that_kind, "polled", 0) {
     sleepers_check_public_wake(user_events());
 }
 
-static void the_node_says_which_kind_and_why(void **state) {
+LEVEL_TEST(the_node_says_which_kind_and_why, "handlers", 1) {
     const char *expected = user_events() ? "rdma_write_cm_event of the system's rdma_cm"
                            : in_library
                                ? "eventfd (the kernel takes no user events: before Linux 6.18)"
                                : "eventfd (librdmacm before 60 has no rdma_write_cm_event)";
     sluice_node_info info = {.size = sizeof info};
     struct side side;
-    (void)state;
     side_open(&side, true, NULL);
     must(sluice_node_get_info(side.node, &info) == 0);
     if (strncmp(info.wake, expected, strlen(expected)) != 0)
@@ -58,21 +55,18 @@ static void the_node_says_which_kind_and_why(void **state) {
     side_close(&side, 0);
 }
 
-static void an_event_that_nobody_rang_is_counted_and_does_nothing(void **state) {
-    (void)state;
+LEVEL_TEST(an_event_that_nobody_rang_is_counted_and_does_nothing, "handlers", 1) {
     if (!user_events())
         skip(); /* no thread can signal what is not there */
     sleepers_check_forged_events();
 }
 
-static void user_events_are_among_the_cm_events(void **state) {
-    (void)state;
+LEVEL_TEST(user_events_are_among_the_cm_events, "handlers", 1) {
     sleepers_check_cm_events(user_events());
 }
 
 /* Removing the device takes no wakeup away: they hang on no device. */
-static void threads_are_woken_when_the_device_is_gone(void **state) {
-    (void)state;
+LEVEL_TEST(threads_are_woken_when_the_device_is_gone, "handlers", 1) {
     struct couple c;
     couple_open(&c, true, &sleepers_options);
     couple_connect(&c, NULL);
@@ -90,13 +84,5 @@ static void threads_are_woken_when_the_device_is_gone(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        LEVEL_TEST(every_wake_is_of_the_kind_that_can_be_had, "handlers", 1),
-        LEVEL_TEST(a_woken_poll_is_woken_by_that_kind, "polled", 0),
-        LEVEL_TEST(the_node_says_which_kind_and_why, "handlers", 1),
-        LEVEL_TEST(an_event_that_nobody_rang_is_counted_and_does_nothing, "handlers", 1),
-        LEVEL_TEST(user_events_are_among_the_cm_events, "handlers", 1),
-        LEVEL_TEST(threads_are_woken_when_the_device_is_gone, "handlers", 1),
-    };
-    return cmocka_run_group_tests(tests, find_out, NULL);
+    return tests_run(find_out, NULL);
 }

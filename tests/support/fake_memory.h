@@ -50,6 +50,6 @@ void fake_put_all(struct pool *pool, struct pool_cache *cache, struct sluice_msg
 /* Setup of every test. */
 int fake_reset(void **state);
 
-#define POOL_TEST(f) cmocka_unit_test_setup(f, fake_reset)
+#define POOL_TEST(name) TEST_WITH(fake_reset, NULL, name)
 
 #endif

@@ -63,9 +63,11 @@ int guest_remember(void **state);
 /* And they are what they were. */
 int guest_compare(void **state);
 
-#define LEVEL_TEST(fn, mode, handlers)                                                             \
-    { #fn "/" mode, fn, guest_remember, guest_compare, (void *)(uintptr_t)(handlers) }
-#define LEVEL_BOTH(fn) LEVEL_TEST(fn, "polled", 0), LEVEL_TEST(fn, "handlers", 1)
+#define LEVEL_CASE(name, mode, handlers)                                                           \
+    { #name "/" mode, name, guest_remember, guest_compare, (void *)(uintptr_t)(handlers) }
+#define LEVEL_TEST(name, mode, handlers) TEST_EACH(name, LEVEL_CASE(name, mode, handlers))
+#define LEVEL_BOTH(name)                                                                           \
+    TEST_EACH(name, LEVEL_CASE(name, "polled", 0), LEVEL_CASE(name, "handlers", 1))
 
 /* ---- dialing ------------------------------------------------------------------------------------- */
 

@@ -97,7 +97,7 @@ void pair_connect(struct pair *p, const sluice_link_options *link);
 /* Closes both nodes; no message found no receive posted, but where that was provoked. */
 void pair_close(struct pair *p);
 /* A test that finds a pair in *state, with nothing asked for, opened or connected, and leaves it to be closed. */
-#define PAIR_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, pair_closed)
+#define PAIR_WITH(set_up, name) TEST_WITH(set_up, pair_closed, name)
 int pair_opened(void **state);
 int pair_connected(void **state);
 int pair_closed(void **state);

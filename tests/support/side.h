@@ -141,11 +141,10 @@ void couple_connect(struct couple *c, const sluice_link_options *link);
 /* Closes both. */
 void couple_close(struct couple *c);
 
-/* Every test of a list in both modes. */
-#define BOTH_MODES(fn)                                                                             \
-    {#fn "/polled", fn, NULL, NULL, (void *)(uintptr_t)0}, {                                       \
-#fn "/handlers", fn, NULL, NULL, (void *)(uintptr_t)1                                      \
-    }
+/* A test that is run in both modes: polled, and by handlers. */
+#define BOTH_MODES(name)                                                                           \
+    TEST_EACH(name, {#name "/polled", name, NULL, NULL, (void *)(uintptr_t)0},                     \
+              {#name "/handlers", name, NULL, NULL, (void *)(uintptr_t)1})
 #define handlers_of(state) (*(state) != NULL)
 
 #endif

@@ -27,7 +27,7 @@ void iwarp_up(struct iwarp_ends *s);
 /* Frees all of it. */
 void iwarp_close(struct iwarp_ends *s);
 /* A test that finds such ends in *state, and leaves them to be closed. */
-#define IWARP_WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, iwarp_closed)
+#define IWARP_WITH(set_up, name) TEST_WITH(set_up, iwarp_closed, name)
 int iwarp_listening(void **state);
 int iwarp_requested(void **state);
 int iwarp_connected(void **state);

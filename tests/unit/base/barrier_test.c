@@ -56,8 +56,7 @@ static void in_a_process(void (*run)(void)) {
     assert_int_equal(status, 0);
 }
 
-static void without_membarrier_both_sides_have_fences(void **state) {
-    (void)state;
+TEST(without_membarrier_both_sides_have_fences) {
     in_a_process(take_it_away);
 }
 
@@ -111,24 +110,13 @@ static void pause_together(void) {
 }
 
 /* Several times: who is held up in between may find the pause over by itself. */
-static void nobody_relies_on_fences_before_the_pause_is_over(void **state) {
-    (void)state;
+TEST(nobody_relies_on_fences_before_the_pause_is_over) {
     for (unsigned round = 0; round < 20; round++)
         in_a_process(pause_together);
 }
 
-static void a_signal_does_not_shorten_the_pause(void **state) {
-    (void)state;
+TEST(a_signal_does_not_shorten_the_pause) {
     pause_seen.interrupts = true;
     for (unsigned round = 0; round < 20; round++)
         in_a_process(pause_together);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_membarrier_both_sides_have_fences),
-        cmocka_unit_test(nobody_relies_on_fences_before_the_pause_is_over),
-        cmocka_unit_test(a_signal_does_not_shorten_the_pause),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

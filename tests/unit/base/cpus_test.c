@@ -31,8 +31,7 @@ static int setup(void **state) {
     return 0;
 }
 
-static void claims_are_distinct_allowed_and_end(void **state) {
-    (void)state;
+TEST(claims_are_distinct_allowed_and_end) {
     struct cpu_claim claims[CPU_SETSIZE + 1];
     cpu_set_t got;
     CPU_ZERO(&got);
@@ -59,8 +58,7 @@ static void claims_are_distinct_allowed_and_end(void **state) {
         cpu_claim_release(&claims[i]);
 }
 
-static void a_fixed_cpu_is_validated(void **state) {
-    (void)state;
+TEST(a_fixed_cpu_is_validated) {
     struct cpu_claim claim, second;
     assert_int_equal(cpu_claim_fixed(&claim, -1), -EINVAL);
     assert_int_equal(cpu_claim_fixed(&claim, 1 << 20), -EINVAL);
@@ -88,8 +86,7 @@ static void a_fixed_cpu_is_validated(void **state) {
     cpu_claim_release(&claim);
 }
 
-static void a_killed_process_gives_its_cpu_back(void **state) {
-    (void)state;
+TEST(a_killed_process_gives_its_cpu_back) {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
@@ -144,8 +141,7 @@ static void *claim_narrowly(void *arg) {
     return NULL;
 }
 
-static void affinity_limits_the_choice_and_pinning_works(void **state) {
-    (void)state;
+TEST(affinity_limits_the_choice_and_pinning_works) {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &allowed))
             continue;
@@ -173,11 +169,5 @@ static void affinity_limits_the_choice_and_pinning_works(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(claims_are_distinct_allowed_and_end),
-        cmocka_unit_test(a_fixed_cpu_is_validated),
-        cmocka_unit_test(a_killed_process_gives_its_cpu_back),
-        cmocka_unit_test(affinity_limits_the_choice_and_pinning_works),
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    return tests_run(setup, NULL);
 }

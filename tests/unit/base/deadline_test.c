@@ -4,36 +4,24 @@
 
 #include "base/deadline.h"
 
-static void what_is_due_is_not_waited_for(void **state) {
-    (void)state;
+TEST(what_is_due_is_not_waited_for) {
     assert_int_equal(deadline_timeout_ms(0, 0), 0);
     assert_int_equal(deadline_timeout_ms(5, 5), 0);
     assert_int_equal(deadline_timeout_ms(5, 6), 0);
     assert_int_equal(deadline_timeout_ms(0, UINT64_MAX), 0);
 }
 
-static void nothing_is_woken_too_early(void **state) {
-    (void)state;
+TEST(nothing_is_woken_too_early) {
     assert_int_equal(deadline_timeout_ms(1, 0), 1);
     assert_int_equal(deadline_timeout_ms(1000000, 0), 1);
     assert_int_equal(deadline_timeout_ms(1000001, 0), 2);
     assert_int_equal(deadline_timeout_ms(7000000 + 2000001, 7000000), 3);
 }
 
-static void never_is_for_ever_and_long_is_an_hour(void **state) {
-    (void)state;
+TEST(never_is_for_ever_and_long_is_an_hour) {
     assert_int_equal(deadline_timeout_ms(DEADLINE_NEVER, 0), -1);
     assert_int_equal(deadline_timeout_ms(DEADLINE_NEVER - 1, 0), DEADLINE_MS_MAX);
     assert_int_equal(deadline_timeout_ms(DEADLINE_NEVER - 1, DEADLINE_NEVER - 2), 1);
     assert_int_equal(deadline_timeout_ms(3600000ull * 1000000, 0), DEADLINE_MS_MAX);
     assert_int_equal(deadline_timeout_ms(3600000ull * 1000000 + 1, 0), DEADLINE_MS_MAX);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_due_is_not_waited_for),
-        cmocka_unit_test(nothing_is_woken_too_early),
-        cmocka_unit_test(never_is_for_ever_and_long_is_an_hour),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,7 @@ static int map(void **state) {
     return two_pages == MAP_FAILED || mprotect(two_pages + PAGE, PAGE, PROT_NONE) != 0;
 }
 
-static void copies_fail_where_memory_is_gone_and_only_there(void **state) {
-    (void)state;
+TEST(copies_fail_where_memory_is_gone_and_only_there) {
     static uint8_t there[2 * PAGE], back[2 * PAGE];
     guarded_copy_arm(); /* in each test: cmocka sets handlers of its own before it */
     for (size_t i = 0; i < sizeof there; i++)
@@ -43,8 +42,7 @@ static void copies_fail_where_memory_is_gone_and_only_there(void **state) {
 }
 
 /* The registers of the caller are what they were: a fault may be anywhere. */
-static void the_caller_goes_on_as_if_nothing_was(void **state) {
-    (void)state;
+TEST(the_caller_goes_on_as_if_nothing_was) {
     uint64_t a = (uint64_t)rand(), b = a * 3, c = a ^ 5, d = a + 9, e = a << 3, f = ~a, g = a * a;
     double x = (double)a, y = x / 3;
     guarded_copy_arm();
@@ -79,8 +77,7 @@ static void touch(size_t at) {
     *(volatile uint8_t *)(two_pages + at) = 1;
 }
 
-static void a_fault_of_the_program_goes_to_its_handler(void **state) {
-    (void)state;
+TEST(a_fault_of_the_program_goes_to_its_handler) {
     struct sigaction before, plain = {.sa_handler = leave},
                              informed = {.sa_sigaction = leave_informed, .sa_flags = SA_SIGINFO};
     for (int i = 0; i < 4; i++) { /* and again, over a handler that is this one's already */
@@ -162,8 +159,7 @@ static void goes_round(void) {
     touch(PAGE);
 }
 
-static void what_ends_a_program_still_does(void **state) {
-    (void)state;
+TEST(what_ends_a_program_still_does) {
     static const struct {
         void (*fn)(void);
         int by, status;
@@ -187,11 +183,5 @@ static void what_ends_a_program_still_does(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_fail_where_memory_is_gone_and_only_there),
-        cmocka_unit_test(the_caller_goes_on_as_if_nothing_was),
-        cmocka_unit_test(a_fault_of_the_program_goes_to_its_handler),
-        cmocka_unit_test(what_ends_a_program_still_does),
-    };
-    return cmocka_run_group_tests(tests, map, NULL);
+    return tests_run(map, NULL);
 }

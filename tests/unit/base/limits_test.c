@@ -41,8 +41,9 @@ static int teardown(void **state) {
     return system(command);
 }
 
-static void the_least_of_all_cgroups_above_counts(void **state) {
-    (void)state;
+#define LIMITS_TEST(name) TEST_WITH(setup, teardown, name)
+
+LIMITS_TEST(the_least_of_all_cgroups_above_counts) {
     struct limits limits;
     put("/proc/self/cgroup", "0::/a/b\n");
     put("/sys/fs/cgroup/a/b/memory.max", "max\n");
@@ -58,8 +59,7 @@ static void the_least_of_all_cgroups_above_counts(void **state) {
     assert_true(limits.cgroup == LIMITS_NONE);
 }
 
-static void the_older_cgroups_count_too(void **state) {
-    (void)state;
+LIMITS_TEST(the_older_cgroups_count_too) {
     struct limits limits;
     put("/proc/self/cgroup", "9:name=systemd:/x\n4:cpu,memory:/p/q\n3:notmemory:/z\n0::/\n");
     put("/sys/fs/cgroup/memory/p/q/memory.limit_in_bytes", "9223372036854771712\n");
@@ -71,8 +71,7 @@ static void the_older_cgroups_count_too(void **state) {
     assert_int_equal(limits.cgroup, 8192);
 }
 
-static void huge_pages_are_told_by_node_and_size(void **state) {
-    (void)state;
+LIMITS_TEST(huge_pages_are_told_by_node_and_size) {
     struct limits limits;
     put("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages", "7\n");
     put("/sys/devices/system/node/node1/hugepages/hugepages-2048kB/free_hugepages", "5\n");
@@ -92,8 +91,7 @@ static void huge_pages_are_told_by_node_and_size(void **state) {
     }
 }
 
-static void the_right_to_lock_any_memory_is_seen(void **state) {
-    (void)state;
+LIMITS_TEST(the_right_to_lock_any_memory_is_seen) {
     struct limits limits;
     put("/proc/self/status", "Name:\tx\nCapEff:\t0000000000003fff\n");
     limits_read(&limits, root);
@@ -103,8 +101,7 @@ static void the_right_to_lock_any_memory_is_seen(void **state) {
     assert_true(limits.memlock_exempt);
 }
 
-static void what_cannot_be_read_is_no_limit(void **state) {
-    (void)state;
+LIMITS_TEST(what_cannot_be_read_is_no_limit) {
     struct limits limits;
     limits_read(&limits, root);
     assert_true(limits.cgroup == LIMITS_NONE);
@@ -118,8 +115,7 @@ static void what_cannot_be_read_is_no_limit(void **state) {
 }
 
 /* This machine, whatever it is. */
-static void descriptors_are_counted(void **state) {
-    (void)state;
+LIMITS_TEST(descriptors_are_counted) {
     struct limits before, after;
     struct rlimit limit;
     limits_read(&before, "");
@@ -131,18 +127,4 @@ static void descriptors_are_counted(void **state) {
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(before.files_max, limit.rlim_cur);
     assert_true(before.files > 0 && before.files <= before.files_max);
-}
-
-#define LIMITS_TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        LIMITS_TEST(the_least_of_all_cgroups_above_counts),
-        LIMITS_TEST(the_older_cgroups_count_too),
-        LIMITS_TEST(huge_pages_are_told_by_node_and_size),
-        LIMITS_TEST(the_right_to_lock_any_memory_is_seen),
-        LIMITS_TEST(what_cannot_be_read_is_no_limit),
-        LIMITS_TEST(descriptors_are_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

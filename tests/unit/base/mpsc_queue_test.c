@@ -8,8 +8,7 @@
 
 #include "base/mpsc_queue.h"
 
-static void tells_when_the_consumer_must_be_woken(void **state) {
-    (void)state;
+TEST(tells_when_the_consumer_must_be_woken) {
     struct mpsc_queue box;
     struct mpsc_queue_item items[3] = {0};
     mpsc_queue_init(&box);
@@ -26,8 +25,7 @@ static void tells_when_the_consumer_must_be_woken(void **state) {
     assert_null(mpsc_queue_take(&box));
 }
 
-static void a_taken_record_can_be_posted_again(void **state) {
-    (void)state;
+TEST(a_taken_record_can_be_posted_again) {
     struct mpsc_queue box;
     struct mpsc_queue_item item = {.verb = 7, .slot = 9};
     mpsc_queue_init(&box);
@@ -40,8 +38,7 @@ static void a_taken_record_can_be_posted_again(void **state) {
 }
 
 /* The first half of a post by hand: the tail moved, the link not written yet. */
-static void a_preempted_producer_holds_nobody_up(void **state) {
-    (void)state;
+TEST(a_preempted_producer_holds_nobody_up) {
     struct mpsc_queue box;
     struct mpsc_queue_item half = {0}, whole = {0};
     mpsc_queue_init(&box);
@@ -84,8 +81,7 @@ static void *produce(void *arg) {
     return NULL;
 }
 
-static void many_producers_keep_their_order(void **state) {
-    (void)state;
+TEST(many_producers_keep_their_order) {
     struct mpsc_queue box;
     mpsc_queue_init(&box);
     struct producer producers[PRODUCERS];
@@ -119,19 +115,7 @@ static void many_producers_keep_their_order(void **state) {
     assert_true(mpsc_queue_empty(&box));
 }
 
-static void the_tail_has_a_cache_line_of_its_own(void **state) {
-    (void)state;
+TEST(the_tail_has_a_cache_line_of_its_own) {
     assert_int_equal(offsetof(struct mpsc_queue, tail) % 64, 0);
     assert_true(offsetof(struct mpsc_queue, tail) >= 64);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_when_the_consumer_must_be_woken),
-        cmocka_unit_test(a_taken_record_can_be_posted_again),
-        cmocka_unit_test(a_preempted_producer_holds_nobody_up),
-        cmocka_unit_test(many_producers_keep_their_order),
-        cmocka_unit_test(the_tail_has_a_cache_line_of_its_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

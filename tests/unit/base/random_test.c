@@ -57,22 +57,19 @@ static void expect_failed_dial(struct pair *p) {
     pair_close(p);
 }
 
-static void a_dial_without_random_numbers_fails(void **state) {
-    (void)state;
+TEST(a_dial_without_random_numbers_fails) {
     struct pair p;
     open_pair(&p, false);
     expect_failed_dial(&p);
 }
 
-static void a_request_without_random_numbers_is_refused(void **state) {
-    (void)state;
+TEST(a_request_without_random_numbers_is_refused) {
     struct pair p;
     open_pair(&p, true);
     expect_failed_dial(&p);
 }
 
-static void a_node_without_random_numbers_does_not_open(void **state) {
-    (void)state;
+TEST(a_node_without_random_numbers_does_not_open) {
     sluice_node *n = NULL;
     sluice_error e = {0};
     atomic_store(&dry, true);
@@ -114,29 +111,16 @@ static int without_getrandom(bool file) {
     return wait_exit(child);
 }
 
-static void without_getrandom_the_file_is_read(void **state) {
-    (void)state;
+TEST(without_getrandom_the_file_is_read) {
     int found = without_getrandom(true);
     if (found == 77)
         skip();
     assert_int_equal(found, 0);
 }
 
-static void without_either_no_number_is_made_up(void **state) {
-    (void)state;
+TEST(without_either_no_number_is_made_up) {
     int found = without_getrandom(false);
     if (found == 77)
         skip();
     assert_int_equal(found, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dial_without_random_numbers_fails),
-        cmocka_unit_test(a_request_without_random_numbers_is_refused),
-        cmocka_unit_test(a_node_without_random_numbers_does_not_open),
-        cmocka_unit_test(without_getrandom_the_file_is_read),
-        cmocka_unit_test(without_either_no_number_is_made_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,8 +19,7 @@
 #include "base/stats.h"
 #include "support/emulated.h"
 
-static void counters_are_seen_by_a_reader(void **state) {
-    (void)state;
+TEST(counters_are_seen_by_a_reader) {
     struct stats stats;
     const struct stats_page *pages[4];
     assert_int_equal(stats_open(&stats, "a name", "a device"), 0);
@@ -44,8 +43,7 @@ static void counters_are_seen_by_a_reader(void **state) {
     assert_int_equal(stats_attach(getpid(), pages, 4), -ENOENT);
 }
 
-static void a_session_is_seen_with_the_way_it_goes(void **state) {
-    (void)state;
+TEST(a_session_is_seen_with_the_way_it_goes) {
     struct stats stats;
     struct stats_session_row row;
     char longest[200];
@@ -72,8 +70,7 @@ static void a_session_is_seen_with_the_way_it_goes(void **state) {
     stats_close(&stats);
 }
 
-static void long_names_are_cut(void **state) {
-    (void)state;
+TEST(long_names_are_cut) {
     char name[200];
     memset(name, 'n', sizeof name - 1);
     name[sizeof name - 1] = '\0';
@@ -85,8 +82,7 @@ static void long_names_are_cut(void **state) {
     stats_close(&stats); /* twice is harmless */
 }
 
-static void every_node_is_found_once(void **state) {
-    (void)state;
+TEST(every_node_is_found_once) {
     struct stats stats[3];
     const struct stats_page *pages[8];
     for (int i = 0; i < 3; i++)
@@ -120,8 +116,7 @@ static int fake_page(size_t bytes, uint32_t magic, uint32_t version, uint64_t sa
     return fd;
 }
 
-static void hostile_pages_are_refused(void **state) {
-    (void)state;
+TEST(hostile_pages_are_refused) {
     const size_t bytes = sizeof(struct stats_page);
     const int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
     const struct {
@@ -157,8 +152,7 @@ static void hostile_pages_are_refused(void **state) {
 }
 
 /* What the tool says of a page of the release before, and of one to come. */
-static void the_tool_refuses_another_version_in_a_sentence(void **state) {
-    (void)state;
+TEST(the_tool_refuses_another_version_in_a_sentence) {
     skip_emulated("STARTS NO PROGRAMS OF ITS KIND");
     const char *bin = getenv("SLUICE_BIN_DIR");
     if (!bin)
@@ -180,8 +174,7 @@ static void the_tool_refuses_another_version_in_a_sentence(void **state) {
     }
 }
 
-static void processes_that_cannot_be_read(void **state) {
-    (void)state;
+TEST(processes_that_cannot_be_read) {
     const struct stats_page *pages[1];
     assert_int_equal(stats_attach(0, pages, 1), -ESRCH);
     assert_int_equal(stats_attach(-1, pages, 1), -ESRCH);
@@ -200,8 +193,7 @@ static void processes_that_cannot_be_read(void **state) {
     assert_int_equal(stats_attach(child, pages, 1), -ESRCH);
 }
 
-static void a_page_outlives_its_killed_process(void **state) {
-    (void)state;
+TEST(a_page_outlives_its_killed_process) {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
@@ -227,18 +219,4 @@ static void a_page_outlives_its_killed_process(void **state) {
     assert_int_equal(pages[0]->cm.dials, 3);
     assert_int_equal(pages[0]->pid, child);
     stats_detach(pages[0]);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(counters_are_seen_by_a_reader),
-        cmocka_unit_test(a_session_is_seen_with_the_way_it_goes),
-        cmocka_unit_test(long_names_are_cut),
-        cmocka_unit_test(every_node_is_found_once),
-        cmocka_unit_test(hostile_pages_are_refused),
-        cmocka_unit_test(the_tool_refuses_another_version_in_a_sentence),
-        cmocka_unit_test(processes_that_cannot_be_read),
-        cmocka_unit_test(a_page_outlives_its_killed_process),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static void all_distinct(const int *values, size_t count, const char *(*text)(in
     }
 }
 
-static void every_status_has_its_text(void **state) {
-    (void)state;
+TEST(every_status_has_its_text) {
     all_distinct(statuses, COUNT(statuses), sluice_strerror);
     assert_string_equal(sluice_strerror(SLUICE_OK), "success");
     assert_string_equal(sluice_strerror(3), "success");
@@ -40,15 +39,13 @@ static void every_status_has_its_text(void **state) {
     assert_string_equal(sluice_strerror(INT32_MIN), "unknown status");
 }
 
-static void every_reason_has_its_text(void **state) {
-    (void)state;
+TEST(every_reason_has_its_text) {
     all_distinct(reasons, COUNT(reasons), sluice_reason_text);
     assert_string_equal(sluice_reason_text(-1), "unknown reason");
     assert_string_equal(sluice_reason_text(65535), "unknown reason");
 }
 
-static void every_event_has_its_name(void **state) {
-    (void)state;
+TEST(every_event_has_its_name) {
     const int events[] = {SLUICE_UP,       SLUICE_CLOSED, SLUICE_MESSAGE, SLUICE_SENT,
                           SLUICE_WRITABLE, SLUICE_WAKE,   SLUICE_CONNECT};
     for (size_t i = 0; i < COUNT(events); i++) {
@@ -60,8 +57,7 @@ static void every_event_has_its_name(void **state) {
     assert_string_equal(sluice_event_name(99), "unknown event");
 }
 
-static void version_and_clock(void **state) {
-    (void)state;
+TEST(version_and_clock) {
     assert_int_equal(sluice_version() >> 16, SLUICE_VERSION_MAJOR);
     assert_int_equal(sluice_version() >> 8 & 255, SLUICE_VERSION_MINOR);
     assert_int_equal(sluice_version() & 255, SLUICE_VERSION_PATCH);
@@ -71,8 +67,7 @@ static void version_and_clock(void **state) {
     assert_true(second - first < 60 * UINT64_C(1000000000));
 }
 
-static void random_bytes_differ(void **state) {
-    (void)state;
+TEST(random_bytes_differ) {
     uint8_t a[64] = {0}, b[64] = {0}, zero[64] = {0};
     env_default.random_bytes(env_default.arg, a, sizeof a);
     env_default.random_bytes(env_default.arg, b, sizeof b);
@@ -80,13 +75,4 @@ static void random_bytes_differ(void **state) {
     assert_memory_not_equal(a + 48, zero, 16); /* the end was filled too */
     env_default.random_bytes(env_default.arg, zero, 0);
     assert_int_equal(zero[0], 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_status_has_its_text), cmocka_unit_test(every_reason_has_its_text),
-        cmocka_unit_test(every_event_has_its_name),  cmocka_unit_test(version_and_clock),
-        cmocka_unit_test(random_bytes_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static void *look(void *arg) {
     return NULL;
 }
 
-static void signals_are_the_applications_and_faults_are_not_hidden(void **state) {
-    (void)state;
+TEST(signals_are_the_applications_and_faults_are_not_hidden) {
     skip_emulated("HAS SIGNALS OF ITS OWN");
     struct look seen = {0};
     sigset_t before, after;
@@ -73,8 +72,7 @@ static void *fault(void *arg) {
     return (void *)(uintptr_t) * (volatile char *)arg;
 }
 
-static void a_fault_in_it_reaches_the_applications_handler(void **state) {
-    (void)state;
+TEST(a_fault_in_it_reaches_the_applications_handler) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -86,12 +84,4 @@ static void a_fault_in_it_reaches_the_applications_handler(void **state) {
             pause();
     }
     assert_int_equal(wait_exit(pid), 42);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signals_are_the_applications_and_faults_are_not_hidden),
-        cmocka_unit_test(a_fault_in_it_reaches_the_applications_handler),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

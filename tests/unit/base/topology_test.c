@@ -44,8 +44,7 @@ static bool has_rdma_devices(void) {
 }
 
 /* Most of the time that opening a node took went into looking at devices that have no part in it. */
-static void devices_are_looked_at_for_rdma_devices_only(void **state) {
-    (void)state;
+TEST(devices_are_looked_at_for_rdma_devices_only) {
     hwloc_topology_t without = topology_read(false), with = topology_read(true);
     assert_non_null(without);
     assert_non_null(with);
@@ -58,8 +57,7 @@ static void devices_are_looked_at_for_rdma_devices_only(void **state) {
     hwloc_topology_destroy(with);
 }
 
-static void devices_are_found_and_their_names_are_not_looked_up(void **state) {
-    (void)state;
+TEST(devices_are_found_and_their_names_are_not_looked_up) {
     int wanted = nics_of_sysfs(), found = 0;
     hwloc_topology_t topology = topology_read(true);
     if (!topology || wanted == 0) {
@@ -77,12 +75,4 @@ static void devices_are_found_and_their_names_are_not_looked_up(void **state) {
     }
     assert_int_equal(found, wanted);
     hwloc_topology_destroy(topology);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(devices_are_looked_at_for_rdma_devices_only),
-        cmocka_unit_test(devices_are_found_and_their_names_are_not_looked_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,8 +163,7 @@ static void dial_stuck(struct still *t) {
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-static void handshakes_never_exceed_the_limit(void **state) {
-    (void)state;
+TEST(handshakes_never_exceed_the_limit) {
     struct still t;
     unsigned most = 0;
     still_open(&t, PAIR_NODE(.handshakes_max = 4), PAIR_LINK(.credits = 4));
@@ -192,8 +191,7 @@ static void hangup_as_listener(struct still *t, const uint8_t *id) {
     }
 }
 
-static void waiting_requests_are_served_in_order(void **state) {
-    (void)state;
+TEST(waiting_requests_are_served_in_order) {
     enum { COUNT = 8 };
     struct still t;
     uint8_t ids[COUNT][16];
@@ -213,8 +211,7 @@ static void waiting_requests_are_served_in_order(void **state) {
     still_close(&t);
 }
 
-static void one_above_the_bound_is_told_to_try_again(void **state) {
-    (void)state;
+TEST(one_above_the_bound_is_told_to_try_again) {
     struct still t;
     sluice_session_info info = {.size = sizeof info};
     still_open(&t, PAIR_NODE(.handshakes_max = 1, .requests_max = 2), PAIR_LINK(.credits = 4));
@@ -234,8 +231,7 @@ static void one_above_the_bound_is_told_to_try_again(void **state) {
     still_close(&t);
 }
 
-static void asking_requests_are_bounded(void **state) {
-    (void)state;
+TEST(asking_requests_are_bounded) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1, .requests_max = 2),
                PAIR_LINK(.flags = SLUICE_ASK, .credits = 4));
@@ -257,8 +253,7 @@ static void asking_requests_are_bounded(void **state) {
 }
 
 /* Peers that greet are asked about after HELLO: there is room for no more of them than of others. */
-static void greeting_is_no_way_around_the_bound(void **state) {
-    (void)state;
+TEST(greeting_is_no_way_around_the_bound) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1, .requests_max = 2),
                PAIR_LINK(.flags = SLUICE_ASK, .credits = 4));
@@ -291,8 +286,7 @@ static uint64_t smoothed(uint64_t usual, uint64_t took) {
     return usual - usual / 8 + took / 8;
 }
 
-static void a_slow_handshake_makes_room_only_when_it_is_slow(void **state) {
-    (void)state;
+TEST(a_slow_handshake_makes_room_only_when_it_is_slow) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1), PAIR_LINK(.credits = 4));
     struct cm *cm = cm_of(&t);
@@ -323,8 +317,7 @@ static void a_slow_handshake_makes_room_only_when_it_is_slow(void **state) {
 }
 
 /* One place: half of the grace goes with each that is ended, and half of the rest comes back. */
-static void patience_shrinks_with_those_who_never_finish(void **state) {
-    (void)state;
+TEST(patience_shrinks_with_those_who_never_finish) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1), PAIR_LINK(.credits = 4));
     struct cm *cm = cm_of(&t);
@@ -359,8 +352,7 @@ static void patience_shrinks_with_those_who_never_finish(void **state) {
 }
 
 /* Four handshakes, four that wait, all slow: room is made four times in a patience, not at once. */
-static void slow_peers_are_not_ended_all_at_once(void **state) {
-    (void)state;
+TEST(slow_peers_are_not_ended_all_at_once) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 4), PAIR_LINK(.credits = 4));
     for (unsigned i = 0; i < 8; i++)
@@ -383,8 +375,7 @@ static void slow_peers_are_not_ended_all_at_once(void **state) {
 }
 
 /* Sixteen places: a thread that comes late makes up for two that were due, and no more. */
-static void a_late_thread_makes_up_for_a_part(void **state) {
-    (void)state;
+TEST(a_late_thread_makes_up_for_a_part) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 16), PAIR_LINK(.credits = 4));
     for (unsigned i = 0; i < DIALS_MAX; i++)
@@ -396,8 +387,7 @@ static void a_late_thread_makes_up_for_a_part(void **state) {
     still_close(&t);
 }
 
-static void patience_has_a_floor_and_a_ceiling(void **state) {
-    (void)state;
+TEST(patience_has_a_floor_and_a_ceiling) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 1), PAIR_LINK(.credits = 4));
     struct cm *cm = cm_of(&t);
@@ -418,8 +408,7 @@ static void patience_has_a_floor_and_a_ceiling(void **state) {
     still_close(&t);
 }
 
-static void nobody_is_ended_while_there_is_room(void **state) {
-    (void)state;
+TEST(nobody_is_ended_while_there_is_room) {
     struct still t;
     still_open(&t, PAIR_NODE(.handshakes_max = 2), PAIR_LINK(.credits = 4));
     dial_stuck(&t);
@@ -504,8 +493,7 @@ static void end_by(struct still *t, enum phase place, enum way way) {
     }
 }
 
-static void a_place_is_given_back_however_a_handshake_ends(void **state) {
-    (void)state;
+TEST(a_place_is_given_back_however_a_handshake_ends) {
     for (unsigned k = 0; k < PHASES * WAYS; k++) {
         enum phase place = k % PHASES;
         enum way way = k / PHASES;
@@ -540,22 +528,4 @@ static void a_place_is_given_back_however_a_handshake_ends(void **state) {
         }
         still_close(&t);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(handshakes_never_exceed_the_limit),
-        cmocka_unit_test(waiting_requests_are_served_in_order),
-        cmocka_unit_test(one_above_the_bound_is_told_to_try_again),
-        cmocka_unit_test(asking_requests_are_bounded),
-        cmocka_unit_test(greeting_is_no_way_around_the_bound),
-        cmocka_unit_test(a_slow_handshake_makes_room_only_when_it_is_slow),
-        cmocka_unit_test(patience_shrinks_with_those_who_never_finish),
-        cmocka_unit_test(slow_peers_are_not_ended_all_at_once),
-        cmocka_unit_test(a_late_thread_makes_up_for_a_part),
-        cmocka_unit_test(patience_has_a_floor_and_a_ceiling),
-        cmocka_unit_test(nobody_is_ended_while_there_is_room),
-        cmocka_unit_test(a_place_is_given_back_however_a_handshake_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

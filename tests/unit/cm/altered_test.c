@@ -110,8 +110,7 @@ static uint8_t newer_dialer(uint8_t *data, uint8_t bytes) {
     return bytes;
 }
 
-static void a_newer_dialer_gets_the_common_subset(void **state) {
-    (void)state;
+TEST(a_newer_dialer_gets_the_common_subset) {
     struct pair p;
     open_altering(&p, newer_dialer, NULL, LINK_LONG());
     pair_connect(&p, LINK_LONG());
@@ -143,8 +142,7 @@ static uint8_t newer_listener(uint8_t *data, uint8_t bytes) {
 }
 
 /* The record is decided anew, and the one that decides posts as many receives as it says. */
-static void a_newer_listener_answers_within_the_older_proposal(void **state) {
-    (void)state;
+TEST(a_newer_listener_answers_within_the_older_proposal) {
     struct pair p;
     open_altering(&p, NULL, newer_listener, LINK_LONG(.credits = 8));
     pair_connect(&p, LINK_LONG());
@@ -231,8 +229,7 @@ static void expect_closed(struct pair *p, const char *name, sluice_reason reason
                  sluice_reason_text((int)reason));
 }
 
-static void a_wrong_proposal_is_refused_with_its_reason(void **state) {
-    (void)state;
+TEST(a_wrong_proposal_is_refused_with_its_reason) {
     struct pair p;
     open_altering(&p, NULL, NULL, LINK_LONG());
     for (size_t i = 0; i < sizeof refused_reqs / sizeof refused_reqs[0]; i++) {
@@ -303,8 +300,7 @@ static const struct refusal refused_reps[] = {
     {"a key check nobody asked for", rep_check_unasked, SLUICE_REASON_PROTOCOL},
 };
 
-static void a_wrong_decision_is_refused_and_the_listener_hears_of_it(void **state) {
-    (void)state;
+TEST(a_wrong_decision_is_refused_and_the_listener_hears_of_it) {
     struct pair p;
     open_altering(&p, NULL, NULL, LINK_LONG());
     pair_connect(&p, LINK_LONG());
@@ -326,8 +322,7 @@ static void a_wrong_decision_is_refused_and_the_listener_hears_of_it(void **stat
 }
 
 /* An application that was asked, and said yes, is told why it came to nothing. */
-static void an_application_that_accepted_is_told(void **state) {
-    (void)state;
+TEST(an_application_that_accepted_is_told) {
     struct pair p;
     open_altering(&p, NULL, rep_later_version, LINK_LONG(.flags = SLUICE_ASK));
     pair_dial(&p, LINK_LONG());
@@ -354,8 +349,7 @@ static void expect_depths(struct side *side, unsigned served, unsigned outstandi
 }
 
 /* What one side has outstanding the other one serves, whichever of the two dials. */
-static void depths_are_seen_from_both_ends(void **state) {
-    (void)state;
+TEST(depths_are_seen_from_both_ends) {
     const struct {
         int a_in, a_out, b_in, b_out; /* what the devices can */
         unsigned a_serves, b_serves;
@@ -376,16 +370,4 @@ static void depths_are_seen_from_both_ends(void **state) {
         expect_depths(&p.b, cases[i].b_serves, cases[i].a_serves);
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_newer_dialer_gets_the_common_subset),
-        cmocka_unit_test(a_newer_listener_answers_within_the_older_proposal),
-        cmocka_unit_test(a_wrong_proposal_is_refused_with_its_reason),
-        cmocka_unit_test(a_wrong_decision_is_refused_and_the_listener_hears_of_it),
-        cmocka_unit_test(an_application_that_accepted_is_told),
-        cmocka_unit_test(depths_are_seen_from_both_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

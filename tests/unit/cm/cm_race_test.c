@@ -43,8 +43,7 @@ static void expect_working(struct visit *v) {
 /* ---- late, twice, in the wrong order ---------------------------------------------------------- */
 
 /* A listener's that nobody confirmed. A dialer's is about the network below, and what is up goes on. */
-static void a_late_unreachable_ends_what_was_not_confirmed(void **state) {
-    (void)state;
+TEST(a_late_unreachable_ends_what_was_not_confirmed) {
     struct visit v;
     visit_open(&v);
     fault_plan("id=* after=ESTABLISHED event=UNREACHABLE status=-110");
@@ -112,8 +111,7 @@ static const struct sequel sequels[] = {
      SLUICE_REASON_PEER_LOST},
 };
 
-static void the_first_of_two_endings_counts(void **state) {
-    (void)state;
+TEST(the_first_of_two_endings_counts) {
     struct visit v;
     visit_open(&v);
     for (unsigned i = 0; i < sizeof sequels / sizeof *sequels; i++) {
@@ -139,8 +137,7 @@ static void the_first_of_two_endings_counts(void **state) {
 }
 
 /* ESTABLISHED twice, CONNECT_RESPONSE twice, addresses and routes that are resolved late or again. */
-static void a_repeated_answer_changes_nothing(void **state) {
-    (void)state;
+TEST(a_repeated_answer_changes_nothing) {
     static const struct {
         enum cm_state state;
         bool passive;
@@ -180,8 +177,7 @@ static bool is_searching(const struct place *place) {
 
 /* TIMEWAIT_EXIT and ADDR_CHANGE tell, and numbers of the future do; with any status. What a dial that has
  * not found its peer makes of ADDR_CHANGE is in moved_test.c. */
-static void hints_and_unknown_events_change_nothing_in_any_state(void **state) {
-    (void)state;
+TEST(hints_and_unknown_events_change_nothing_in_any_state) {
     static const int types[] = {
         RDMA_CM_EVENT_TIMEWAIT_EXIT, RDMA_CM_EVENT_ADDR_CHANGE, 20, 57, INT32_MAX, -1};
     struct visit v;
@@ -211,8 +207,7 @@ static void hints_and_unknown_events_change_nothing_in_any_state(void **state) {
 
 /* ---- whose events they are -------------------------------------------------------------------- */
 
-static void an_event_of_an_id_without_context_is_only_counted(void **state) {
-    (void)state;
+TEST(an_event_of_an_id_without_context_is_only_counted) {
     struct visit v;
     struct rdma_cm_id *id;
     visit_open(&v);
@@ -230,8 +225,7 @@ static void an_event_of_an_id_without_context_is_only_counted(void **state) {
 }
 
 /* Requests with private data of every length: none of it, some, more than was meant. */
-static void a_request_of_any_length_is_answered(void **state) {
-    (void)state;
+TEST(a_request_of_any_length_is_answered) {
     struct visit v;
     uint8_t data[255];
     memset(data, 0xa5, sizeof data);
@@ -269,8 +263,7 @@ static void a_request_of_any_length_is_answered(void **state) {
 /* ---- the device goes -------------------------------------------------------------------------- */
 
 /* Some sessions are up, one waits for an answer, one is dialed and one is being closed. */
-static void removal_ends_everything_once_in_every_order(void **state) {
-    (void)state;
+TEST(removal_ends_everything_once_in_every_order) {
     enum { UP = 4 };
     for (int order = ORDER_FATAL_FIRST; order <= ORDER_REMOVAL_ONLY; order++) {
         struct pair p;
@@ -316,15 +309,6 @@ static void removal_ends_everything_once_in_every_order(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_unreachable_ends_what_was_not_confirmed),
-        cmocka_unit_test(the_first_of_two_endings_counts),
-        cmocka_unit_test(a_repeated_answer_changes_nothing),
-        cmocka_unit_test(hints_and_unknown_events_change_nothing_in_any_state),
-        cmocka_unit_test(an_event_of_an_id_without_context_is_only_counted),
-        cmocka_unit_test(a_request_of_any_length_is_answered),
-        cmocka_unit_test(removal_ends_everything_once_in_every_order),
-    };
     setenv("SLUICE_SOFT_CM_TIMEOUT_MS", "600", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

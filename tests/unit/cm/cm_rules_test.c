@@ -118,8 +118,7 @@ static void crowd_run(struct crowd *c, unsigned dials, const char *plan, bool re
     watched_close(&c->p);
 }
 
-static void no_call_is_made_with_an_event_in_hand_and_ids_die_last(void **state) {
-    (void)state;
+TEST(no_call_is_made_with_an_event_in_hand_and_ids_die_last) {
     static const struct {
         const char *plan;
         bool removal;
@@ -135,11 +134,4 @@ static void no_call_is_made_with_an_event_in_hand_and_ids_die_last(void **state)
         crowd_run(&c, 120, rounds[i].plan, rounds[i].removal);
     }
     assert_true(atomic_load(&watched.destroyed) - destroyed > 300);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_call_is_made_with_an_event_in_hand_and_ids_die_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,7 @@
 
 #include "cm/cm_table.h"
 
-static void every_pair_is_filled_exactly_once(void **state) {
-    (void)state;
+TEST(every_pair_is_filled_exactly_once) {
     for (unsigned row = 0; row < CM_STATE_COUNT; row++) {
         for (unsigned column = 0; column < CM_EVENT_COUNT; column++) {
             const struct cm_cell *cell = &cm_table[row][column];
@@ -20,8 +19,7 @@ static void every_pair_is_filled_exactly_once(void **state) {
     }
 }
 
-static void every_state_and_event_has_a_name(void **state) {
-    (void)state;
+TEST(every_state_and_event_has_a_name) {
     for (unsigned row = 0; row < CM_STATE_COUNT; row++)
         assert_string_not_equal(cm_state_name(row), "?");
     for (unsigned column = 0; column < CM_EVENT_COUNT; column++)
@@ -31,8 +29,7 @@ static void every_state_and_event_has_a_name(void **state) {
 }
 
 /* Where a connection may be lost at any time, losing it is not ignored. */
-static void losses_are_handled_wherever_something_was_sent(void **state) {
-    (void)state;
+TEST(losses_are_handled_wherever_something_was_sent) {
     static const unsigned rows[] = {CM_CONNECTING,          CM_MODIFYING_QP, CM_AWAITING_APP,
                                     CM_CREATING_QP_PASSIVE, CM_ACCEPTING,    CM_UP};
     static const unsigned columns[] = {RDMA_CM_EVENT_CONNECT_ERROR, RDMA_CM_EVENT_UNREACHABLE,
@@ -44,21 +41,10 @@ static void losses_are_handled_wherever_something_was_sent(void **state) {
 }
 
 /* Whatever has an id that is bound, or is on its way to be, tells of it. */
-static void an_address_that_changes_is_never_ignored_where_there_is_one(void **state) {
-    (void)state;
+TEST(an_address_that_changes_is_never_ignored_where_there_is_one) {
     for (unsigned row = 0; row < CM_STATE_COUNT; row++) {
         bool without = row == CM_IDLE || row == CM_RESOLVING_ADDRINFO || row == CM_RESOLVING_NAME ||
                        row == CM_BACKOFF || row == CM_FAILED || row == CM_RELEASED;
         assert_int_equal(cm_table[row][RDMA_CM_EVENT_ADDR_CHANGE].run != NULL, !without);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_pair_is_filled_exactly_once),
-        cmocka_unit_test(every_state_and_event_has_a_name),
-        cmocka_unit_test(an_address_that_changes_is_never_ignored_where_there_is_one),
-        cmocka_unit_test(losses_are_handled_wherever_something_was_sent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

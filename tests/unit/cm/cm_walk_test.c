@@ -69,8 +69,7 @@ static const struct says contents[] = {
     {0, INT32_MIN, noise, 255},
 };
 
-static void every_event_in_every_state_leaves_a_node_that_works(void **state) {
-    (void)state;
+TEST(every_event_in_every_state_leaves_a_node_that_works) {
     struct visit v;
     visit_open(&v);
     for (unsigned i = 0; i < PLACES; i++)
@@ -92,8 +91,7 @@ static void every_event_in_every_state_leaves_a_node_that_works(void **state) {
 }
 
 /* What the table ignores changes nothing: the connection comes about, and carries messages. */
-static void an_ignored_event_changes_nothing(void **state) {
-    (void)state;
+TEST(an_ignored_event_changes_nothing) {
     struct visit v;
     visit_open(&v);
     for (unsigned i = 0; i < PLACES; i++)
@@ -138,8 +136,7 @@ enum { SEQUENCES = 1000, WARM = 400 }; /* the others are walked without a saniti
 enum { SEQUENCES = 4000, WARM = 400 };
 #endif
 
-static void two_events_in_a_row_leave_nothing_behind(void **state) {
-    (void)state;
+TEST(two_events_in_a_row_leave_nothing_behind) {
     struct visit v;
     unsigned descriptors = 0, threads = 0;
     visit_open(&v);
@@ -167,13 +164,4 @@ static void two_events_in_a_row_leave_nothing_behind(void **state) {
     while (usage_entries("/proc/self/fd") > descriptors || tasks_alive() > threads)
         assert_true(env_now(&env_default) < limit);
     close_in_time(&v);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_event_in_every_state_leaves_a_node_that_works),
-        cmocka_unit_test(an_ignored_event_changes_nothing),
-        cmocka_unit_test(two_events_in_a_row_leave_nothing_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,7 @@ static bool shares(struct side *side) {
     return info.shared;
 }
 
-static void srq_says_whether_receives_are_shared(void **state) {
-    (void)state;
+TEST(srq_says_whether_receives_are_shared) {
     for (unsigned isolated = 0; isolated < 4; isolated++) {
         struct pair p;
         uint32_t a = isolated & 1 ? SLUICE_ISOLATED : 0, b = isolated & 2 ? SLUICE_ISOLATED : 0;
@@ -103,8 +102,7 @@ static void expect_retries(struct side *side, unsigned retry, unsigned rnr) {
     assert_int_equal(attr.rnr_retry, rnr);
 }
 
-static void the_peers_retry_counts_are_honoured(void **state) {
-    (void)state;
+TEST(the_peers_retry_counts_are_honoured) {
     static const struct {
         int connect_retry, connect_rnr, accept_rnr;
     } said[] = {{-1, -1, -1}, {3, 2, 5}, {0, 0, 0}, {7, 1, 6}};
@@ -123,8 +121,7 @@ static void the_peers_retry_counts_are_honoured(void **state) {
     }
 }
 
-static void a_listener_refuses_retry_counts_that_cannot_be(void **state) {
-    (void)state;
+TEST(a_listener_refuses_retry_counts_that_cannot_be) {
     for (unsigned which = 0; which < 2; which++) {
         struct pair p;
         open_nodes(&p, PAIR_LINK());
@@ -138,8 +135,7 @@ static void a_listener_refuses_retry_counts_that_cannot_be(void **state) {
     }
 }
 
-static void a_dialer_refuses_an_rnr_retry_count_that_cannot_be(void **state) {
-    (void)state;
+TEST(a_dialer_refuses_an_rnr_retry_count_that_cannot_be) {
     struct pair p;
     open_nodes(&p, PAIR_LINK());
     dialing.get_cm_event = hearing;
@@ -150,14 +146,4 @@ static void a_dialer_refuses_an_rnr_retry_count_that_cannot_be(void **state) {
     sluice_session_info info = pair_info(event.session);
     assert_non_null(strstr(info.close_text, "rnr_retry_count of 8"));
     close_nodes(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(srq_says_whether_receives_are_shared),
-        cmocka_unit_test(the_peers_retry_counts_are_honoured),
-        cmocka_unit_test(a_listener_refuses_retry_counts_that_cannot_be),
-        cmocka_unit_test(a_dialer_refuses_an_rnr_retry_count_that_cannot_be),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,8 +59,7 @@ static void close_over_it(void) {
     assert_int_equal(atomic_load(&qps_destroyed), 1);
 }
 
-static void the_thread_of_a_session_that_was_given_up_ends(void **state) {
-    (void)state;
+TEST(the_thread_of_a_session_that_was_given_up_ends) {
     assert_int_equal(sem_init(&may_return, 0, 0), 0);
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -72,10 +71,7 @@ static void the_thread_of_a_session_that_was_given_up_ends(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_thread_of_a_session_that_was_given_up_ends),
-    };
     if (setenv("SLUICE_SOFT_PROFILE", "iwarp", 1) != 0)
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -109,8 +109,7 @@ static struct cm_connector *opened(void) {
     return c;
 }
 
-static void a_host_keeps_no_more_threads_than_its_share(void **state) {
-    (void)state;
+TEST(a_host_keeps_no_more_threads_than_its_share) {
     struct cm_connector *c = opened();
     struct call calls[CALLS + 1];
     for (unsigned i = 0; i < CALLS; i++)
@@ -128,8 +127,7 @@ static void a_host_keeps_no_more_threads_than_its_share(void **state) {
     UNTIL(threads() == 0);
 }
 
-static void threads_without_work_end(void **state) {
-    (void)state;
+TEST(threads_without_work_end) {
     struct cm_connector *c = opened();
     struct call calls[HOSTS];
     for (unsigned round = 0; round < 3; round++) {
@@ -147,8 +145,7 @@ static void threads_without_work_end(void **state) {
 }
 
 /* Its call returns after everything was closed; then its id goes, and the threads. */
-static void what_was_left_ends_behind_the_closing(void **state) {
-    (void)state;
+TEST(what_was_left_ends_behind_the_closing) {
     struct cm_connector *c = opened();
     struct call calls[HOSTS];
     unsigned before = atomic_load(&destroyed);
@@ -168,8 +165,7 @@ static void what_was_left_ends_behind_the_closing(void **state) {
 }
 
 /* Destroying an id that was left may block as connecting does: the host's next call does not wait for that. */
-static void a_call_does_not_wait_for_the_end_of_one_that_was_left(void **state) {
-    (void)state;
+TEST(a_call_does_not_wait_for_the_end_of_one_that_was_left) {
     struct cm_connector *c = opened();
     struct call calls[HOST_MAX], next;
     assert_int_equal(sem_init(&may_destroy, 0, 0), 0);
@@ -191,14 +187,4 @@ static void a_call_does_not_wait_for_the_end_of_one_that_was_left(void **state) 
         sem_post(&may_destroy);
     (void)connector_close(c, NULL, NULL);
     UNTIL(threads() == 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_keeps_no_more_threads_than_its_share),
-        cmocka_unit_test(threads_without_work_end),
-        cmocka_unit_test(what_was_left_ends_behind_the_closing),
-        cmocka_unit_test(a_call_does_not_wait_for_the_end_of_one_that_was_left),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

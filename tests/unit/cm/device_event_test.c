@@ -15,8 +15,7 @@ static void run_loop(void) {
         assert_int_equal(sluice_poll(hooked->a.loop, &event, 1, 0), 0);
 }
 
-static void an_access_is_told_though_the_loop_is_faster(void **state) {
-    (void)state;
+TEST(an_access_is_told_though_the_loop_is_faster) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     struct pair *p = &m.pair;
@@ -45,11 +44,4 @@ static void an_access_is_told_though_the_loop_is_faster(void **state) {
     pair_on_clock = NULL;
     assert_int_equal(pair_expect(p, &p->a, SLUICE_CLOSED).reason, SLUICE_REASON_ACCESS);
     memory_close(&m);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_access_is_told_though_the_loop_is_faster),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

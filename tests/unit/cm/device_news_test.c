@@ -52,8 +52,7 @@ static void await_count(struct pair *p, unsigned type, uint64_t count) {
 
 /* ---- the software device's port ---------------------------------------------------------------- */
 
-static void a_port_that_goes_down_and_returns_is_counted_and_told(void **state) {
-    (void)state;
+TEST(a_port_that_goes_down_and_returns_is_counted_and_told) {
     struct pair p;
     open_nodes(&p);
     for (unsigned i = 1; i <= 3; i++) {
@@ -97,8 +96,7 @@ static void made_up_ack(struct ibv_async_event *event) {
         soft_ack_async_event(event);
 }
 
-static void every_word_of_a_device_is_counted_and_told(void **state) {
-    (void)state;
+TEST(every_word_of_a_device_is_counted_and_told) {
     static const struct {
         int type;
         const char *text;
@@ -151,12 +149,4 @@ static void every_word_of_a_device_is_counted_and_told(void **state) {
     }
     p.b.node->fabric = &fabric_soft;
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_port_that_goes_down_and_returns_is_counted_and_told),
-        cmocka_unit_test(every_word_of_a_device_is_counted_and_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,9 +68,8 @@ static void expect_up_at_the_second_try(struct pair *p) {
     pair_close(p);
 }
 
-static void a_queue_pair_that_breaks_ends_its_try_and_not_the_dial(void **state) {
+TEST(a_queue_pair_that_breaks_ends_its_try_and_not_the_dial) {
     struct pair p;
-    (void)state;
     open_dialer(&p, (const char *[]){HANG, NULL});
     pair_dial_name(&p, "two.test", PAIR_LINK());
     pair_await(&p, dialer.connects == 1);
@@ -85,9 +84,8 @@ static bool in_backoff(struct cm *cm) {
 }
 
 /* Its try was given up, and the next one has not come so far that it needs one. */
-static void a_queue_pair_of_a_try_that_is_over_ends_nothing(void **state) {
+TEST(a_queue_pair_of_a_try_that_is_over_ends_nothing) {
     struct pair p;
-    (void)state;
     open_dialer(&p, (const char *[]){"id=* connect=1 event=UNREACHABLE", NULL});
     dialer.name_count = 1; /* a pause before the next */
     memcpy(&dialer.names[0], &dialer.names[1], sizeof dialer.names[0]);
@@ -97,12 +95,4 @@ static void a_queue_pair_of_a_try_that_is_over_ends_nothing(void **state) {
     pair_expect_nothing(&p, &p.b);
     dialer.now_ns += 1000000000;
     expect_up_at_the_second_try(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_queue_pair_that_breaks_ends_its_try_and_not_the_dial),
-        cmocka_unit_test(a_queue_pair_of_a_try_that_is_over_ends_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,9 +6,16 @@
  */
 #include "support/dial.h"
 
+static int dialer_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    dialer_open(*state, PAIR_NODE(), PAIR_LINK());
+    return 0;
+}
+
 /* ---- one address after the other ------------------------------------------------------------- */
 
-static void failover_goes_through_every_address(void **state) {
+PAIR_WITH(dialer_opened, failover_goes_through_every_address) {
     struct pair *p = *state;
     sluice_session_info info;
     dialer_script((const char *[]){REJECT(8), NULL});
@@ -30,8 +37,7 @@ static void failover_goes_through_every_address(void **state) {
     assert_true(pair_check(event.msg, 1000, 1));
 }
 
-static void when_every_address_fails_the_last_failure_is_told(void **state) {
-    (void)state;
+TEST(when_every_address_fails_the_last_failure_is_told) {
     static const struct {
         const char *script[3];
         sluice_reason reason;
@@ -72,8 +78,7 @@ static void when_every_address_fails_the_last_failure_is_told(void **state) {
     }
 }
 
-static void a_final_answer_ends_the_dial_at_any_address(void **state) {
-    (void)state;
+TEST(a_final_answer_ends_the_dial_at_any_address) {
     struct pair p;
     dialer_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
@@ -88,7 +93,7 @@ static void a_final_answer_ends_the_dial_at_any_address(void **state) {
     pair_close(&p);
 }
 
-static void an_address_behind_another_port_is_skipped(void **state) {
+PAIR_WITH(dialer_opened, an_address_behind_another_port_is_skipped) {
     struct pair *p = *state;
     dialer_script((const char *[]){REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
@@ -127,8 +132,7 @@ static void says_that_it_is_elsewhere(struct pair *p, const char *host) {
     assert_int_equal(dialer.connects, 0);
 }
 
-static void another_hosts_address_is_told_as_that_with_the_page_that_helps(void **state) {
-    (void)state;
+TEST(another_hosts_address_is_told_as_that_with_the_page_that_helps) {
     static const struct {
         const char *dialed, *host;
     } rows[] = {
@@ -147,7 +151,7 @@ static void another_hosts_address_is_told_as_that_with_the_page_that_helps(void 
     }
 }
 
-static void a_name_of_another_host_is_told_as_its_address(void **state) {
+PAIR_WITH(dialer_opened, a_name_of_another_host_is_told_as_its_address) {
     struct pair *p = *state;
     dialer_names((const char *[]){"192.0.2.77", "2001:db8::77", NULL});
     pair_dial_name(p, "far.test", PAIR_LINK());
@@ -156,8 +160,7 @@ static void a_name_of_another_host_is_told_as_its_address(void **state) {
 }
 
 /* The listener of this host that was not there is the news, wherever it stands among the others. */
-static void what_an_address_of_this_host_says_is_told_before_that_others_are_not(void **state) {
-    (void)state;
+TEST(what_an_address_of_this_host_says_is_told_before_that_others_are_not) {
     static const char *const orders[][4] = {
         {"192.0.2.77", "127.0.0.2", NULL},
         {"127.0.0.2", "192.0.2.77", NULL},
@@ -177,7 +180,7 @@ static void what_an_address_of_this_host_says_is_told_before_that_others_are_not
 }
 
 /* No route of a network's: that keeps its own words, on a device that has one. */
-static void a_host_that_cannot_be_reached_is_not_told_as_elsewhere(void **state) {
+PAIR_WITH(dialer_opened, a_host_that_cannot_be_reached_is_not_told_as_elsewhere) {
     struct pair *p = *state;
     dialer_script((const char *[]){"id=* resolve_addr=1 event=ADDR_ERROR status=-113", NULL});
     pair_dial_name(p, "127.0.0.1", PAIR_LINK());
@@ -196,7 +199,7 @@ static void a_host_that_cannot_be_reached_is_not_told_as_elsewhere(void **state)
     dialer_ops.software = true;
 }
 
-static void localhost_is_both_of_its_addresses(void **state) {
+PAIR_WITH(dialer_opened, localhost_is_both_of_its_addresses) {
     struct pair *p = *state;
     sluice_listener listener;
     sluice_error e;
@@ -214,7 +217,7 @@ static void localhost_is_both_of_its_addresses(void **state) {
     assert_null(p->b.node->cm->resolver);
 }
 
-static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
+PAIR_WITH(dialer_opened, a_name_has_eight_addresses_at_most_and_none_twice) {
     struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
     dialer_names((const char *[]){"127.0.0.9", "127.0.0.9", "::1", "127.0.0.2", "::1", "127.0.0.3",
@@ -234,7 +237,7 @@ static void a_name_has_eight_addresses_at_most_and_none_twice(void **state) {
     }
 }
 
-static void a_name_nobody_knows_is_told_at_once(void **state) {
+PAIR_WITH(dialer_opened, a_name_nobody_knows_is_told_at_once) {
     struct pair *p = *state;
     dialer_names((const char *[]){NULL});
     pair_dial_name(p, "nobody.test", PAIR_LINK());
@@ -246,7 +249,7 @@ static void a_name_nobody_knows_is_told_at_once(void **state) {
 
 /* ---- again ----------------------------------------------------------------------------------- */
 
-static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
+PAIR_WITH(dialer_opened, a_busy_listener_is_asked_again_until_it_has_room) {
     struct pair *p = *state;
     pair_connect(p, PAIR_LINK());
     sluice_session first = p->b.session;
@@ -277,7 +280,7 @@ static void a_busy_listener_is_asked_again_until_it_has_room(void **state) {
 }
 
 /* An address that is busy keeps the dial going, whatever the others say; and is what is told. */
-static void one_busy_address_is_reason_enough_to_go_on(void **state) {
+PAIR_WITH(dialer_opened, one_busy_address_is_reason_enough_to_go_on) {
     struct pair *p = *state;
     dialer_script(
         (const char *[]){REJECT(4), REJECT(8), REJECT(8), REJECT(10), REJECT(8), REJECT(8), NULL});
@@ -296,8 +299,7 @@ static void one_busy_address_is_reason_enough_to_go_on(void **state) {
     assert_int_equal(dialer.lookups, 1); /* a name is not resolved again */
 }
 
-static void pauses_grow_and_are_spread(void **state) {
-    (void)state;
+TEST(pauses_grow_and_are_spread) {
     static const uint32_t spreads[] = {0, 0xffffffff, 0x80000000, 0x12345678};
     static const uint64_t bases[] = {20, 40, 80, 160, 320, 640, 1280, 2000, 2000, 2000};
     for (unsigned r = 0; r < sizeof spreads / sizeof *spreads; r++) {
@@ -325,7 +327,7 @@ static void pauses_grow_and_are_spread(void **state) {
 }
 
 /* Its stack may have refused for a listener that made room for others; a few tries tell. */
-static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
+PAIR_WITH(dialer_opened, a_refusal_without_a_word_is_asked_a_few_times_more) {
     struct pair *p = *state;
     dialer.always = REJECT(28);
     pair_dial(p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
@@ -342,7 +344,7 @@ static void a_refusal_without_a_word_is_asked_a_few_times_more(void **state) {
     assert_int_equal(dialer.tries, 4);
 }
 
-static void a_fresh_nonce_and_session_id_each_try(void **state) {
+PAIR_WITH(dialer_opened, a_fresh_nonce_and_session_id_each_try) {
     struct pair *p = *state;
     static const uint8_t none[16];
     uint8_t seen[8][16];
@@ -371,8 +373,7 @@ static void a_fresh_nonce_and_session_id_each_try(void **state) {
     assert_memory_equal(conn->rep.session_id, req->session_id, 16);
 }
 
-static void once_means_once(void **state) {
-    (void)state;
+TEST(once_means_once) {
     static const char *const answers[] = {REJECT(4), REJECT(10), REJECT(8),
                                           "id=* connect=1 event=UNREACHABLE status=-110"};
     static const sluice_reason reasons[] = {SLUICE_REASON_UNREACHABLE, SLUICE_REASON_PEER_LOST,
@@ -393,8 +394,7 @@ static void once_means_once(void **state) {
 
 /* ---- in time --------------------------------------------------------------------------------- */
 
-static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **state) {
-    (void)state;
+TEST(the_deadline_bounds_all_tries_and_carries_the_last_reason) {
     struct pair p;
     const uint64_t second = 1000000000;
     for (unsigned trying = 0; trying < 2; trying++) { /* it passes in a pause, and in a try */
@@ -425,7 +425,7 @@ static void the_deadline_bounds_all_tries_and_carries_the_last_reason(void **sta
     }
 }
 
-static void a_first_try_without_an_answer_is_a_timeout(void **state) {
+PAIR_WITH(dialer_opened, a_first_try_without_an_answer_is_a_timeout) {
     struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(p, PAIR_LINK(.timeout_ns = 1000000000));
@@ -437,7 +437,7 @@ static void a_first_try_without_an_answer_is_a_timeout(void **state) {
     assert_int_equal(event.reason, SLUICE_REASON_TIMEOUT);
 }
 
-static void an_address_that_does_not_answer_has_its_share_of_the_time(void **state) {
+PAIR_WITH(dialer_opened, an_address_that_does_not_answer_has_its_share_of_the_time) {
     struct pair *p = *state;
     const uint64_t second = 1000000000;
     dialer_script((const char *[]){HANG, HANG, NULL});
@@ -461,7 +461,7 @@ static void an_address_that_does_not_answer_has_its_share_of_the_time(void **sta
 #define NOBODY_ANSWERS "id=* resolve_addr=* event=ADDR_ERROR status=-110"
 
 /* A kernel that sees a neighbour's answer when the time it was given is over, and not before. */
-static void an_address_is_asked_for_in_short_slices(void **state) {
+PAIR_WITH(dialer_opened, an_address_is_asked_for_in_short_slices) {
     struct pair *p = *state;
     dialer.slow = true;
     dialer_script((const char *[]){NOBODY_ANSWERS, NOBODY_ANSWERS, NULL});
@@ -495,14 +495,13 @@ static void looked_for_as_long_as_there_is_time(int early_ms) {
 }
 
 /* The clock of a kernel may tick up to a hundredth of a second early. */
-static void an_address_nobody_has_is_looked_for_as_long_as_there_is_time(void **state) {
-    (void)state;
+TEST(an_address_nobody_has_is_looked_for_as_long_as_there_is_time) {
     static const int early_ms[] = {0, 1, 4, 10};
     for (unsigned i = 0; i < sizeof early_ms / sizeof *early_ms; i++)
         looked_for_as_long_as_there_is_time(early_ms[i]);
 }
 
-static void without_a_deadline_a_dial_goes_on(void **state) {
+PAIR_WITH(dialer_opened, without_a_deadline_a_dial_goes_on) {
     struct pair *p = *state;
     dialer.always = REJECT(4);
     pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
@@ -518,8 +517,7 @@ static void without_a_deadline_a_dial_goes_on(void **state) {
 
 /* ---- ended from here ------------------------------------------------------------------------- */
 
-static void hanging_up_while_pausing_or_trying_ends_at_once(void **state) {
-    (void)state;
+TEST(hanging_up_while_pausing_or_trying_ends_at_once) {
     for (unsigned trying = 0; trying < 2; trying++) {
         struct pair p;
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
@@ -541,8 +539,7 @@ static void hanging_up_while_pausing_or_trying_ends_at_once(void **state) {
     }
 }
 
-static void closing_the_node_ends_a_pause(void **state) {
-    (void)state;
+TEST(closing_the_node_ends_a_pause) {
     struct pair p;
     dialer_open(&p, PAIR_NODE(), PAIR_LINK());
     dialer.always = REJECT(4);
@@ -556,7 +553,7 @@ static void closing_the_node_ends_a_pause(void **state) {
     assert_int_equal(dialer.tries, 1);
 }
 
-static void a_device_that_goes_ends_a_pause(void **state) {
+PAIR_WITH(dialer_opened, a_device_that_goes_ends_a_pause) {
     struct pair *p = *state;
     dialer.always = REJECT(4);
     pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
@@ -569,7 +566,7 @@ static void a_device_that_goes_ends_a_pause(void **state) {
 
 /* ---- events of yesterday --------------------------------------------------------------------- */
 
-static void events_of_an_earlier_try_are_ignored(void **state) {
+PAIR_WITH(dialer_opened, events_of_an_earlier_try_are_ignored) {
     struct pair *p = *state;
     /* behind the refusal that ends the try there is another end of it, and of the device */
     dialer_script((const char *[]){REJECT(8) "; id=* after=REJECTED event=DISCONNECTED",
@@ -581,7 +578,7 @@ static void events_of_an_earlier_try_are_ignored(void **state) {
     pair_expect_nothing(p, &p->b);
 }
 
-static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) {
+PAIR_WITH(dialer_opened, an_id_that_is_not_the_connections_cannot_speak_for_it) {
     struct pair *p = *state;
     struct rdma_cm_id *stranger;
     dialer_script((const char *[]){HANG, NULL});
@@ -602,44 +599,7 @@ static void an_id_that_is_not_the_connections_cannot_speak_for_it(void **state) 
     soft_destroy_id(stranger);
 }
 
-static int dialer_opened(void **state) {
-    static struct pair of_test;
-    *state = &of_test;
-    dialer_open(*state, PAIR_NODE(), PAIR_LINK());
-    return 0;
-}
-
 int main(void) {
     setenv("SLUICE_SOFT_NET", "off", 1); /* what is beyond this host is no part of it */
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(dialer_opened, failover_goes_through_every_address),
-        cmocka_unit_test(when_every_address_fails_the_last_failure_is_told),
-        cmocka_unit_test(a_final_answer_ends_the_dial_at_any_address),
-        PAIR_WITH(dialer_opened, an_address_behind_another_port_is_skipped),
-        cmocka_unit_test(another_hosts_address_is_told_as_that_with_the_page_that_helps),
-        PAIR_WITH(dialer_opened, a_name_of_another_host_is_told_as_its_address),
-        cmocka_unit_test(what_an_address_of_this_host_says_is_told_before_that_others_are_not),
-        PAIR_WITH(dialer_opened, a_host_that_cannot_be_reached_is_not_told_as_elsewhere),
-        PAIR_WITH(dialer_opened, localhost_is_both_of_its_addresses),
-        PAIR_WITH(dialer_opened, a_name_has_eight_addresses_at_most_and_none_twice),
-        PAIR_WITH(dialer_opened, a_name_nobody_knows_is_told_at_once),
-        PAIR_WITH(dialer_opened, a_busy_listener_is_asked_again_until_it_has_room),
-        PAIR_WITH(dialer_opened, one_busy_address_is_reason_enough_to_go_on),
-        cmocka_unit_test(pauses_grow_and_are_spread),
-        PAIR_WITH(dialer_opened, a_refusal_without_a_word_is_asked_a_few_times_more),
-        PAIR_WITH(dialer_opened, a_fresh_nonce_and_session_id_each_try),
-        cmocka_unit_test(once_means_once),
-        cmocka_unit_test(the_deadline_bounds_all_tries_and_carries_the_last_reason),
-        PAIR_WITH(dialer_opened, a_first_try_without_an_answer_is_a_timeout),
-        PAIR_WITH(dialer_opened, an_address_that_does_not_answer_has_its_share_of_the_time),
-        PAIR_WITH(dialer_opened, an_address_is_asked_for_in_short_slices),
-        cmocka_unit_test(an_address_nobody_has_is_looked_for_as_long_as_there_is_time),
-        PAIR_WITH(dialer_opened, without_a_deadline_a_dial_goes_on),
-        cmocka_unit_test(hanging_up_while_pausing_or_trying_ends_at_once),
-        cmocka_unit_test(closing_the_node_ends_a_pause),
-        PAIR_WITH(dialer_opened, a_device_that_goes_ends_a_pause),
-        PAIR_WITH(dialer_opened, events_of_an_earlier_try_are_ignored),
-        PAIR_WITH(dialer_opened, an_id_that_is_not_the_connections_cannot_speak_for_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -82,8 +82,7 @@ static void early_end(const char *plan, unsigned count, enum end end) {
         sluice_close(p.b.node, 0);
 }
 
-static void what_was_acknowledged_is_delivered_before_the_end(void **state) {
-    (void)state;
+TEST(what_was_acknowledged_is_delivered_before_the_end) {
     static const char *const plans[] = {
         "cm_in=RTU loss",
         "cm_in=RTU delay=50ms",
@@ -100,14 +99,13 @@ static void what_was_acknowledged_is_delivered_before_the_end(void **state) {
 }
 
 /* Data is as good as the message that is lost: the session lives. */
-static void a_confirmation_that_is_lost_is_not_missed_where_data_comes(void **state) {
-    (void)state;
+TEST(a_confirmation_that_is_lost_is_not_missed_where_data_comes) {
     early_end("cm_in=RTU loss", 1, STAYS);
     early_end("cm_in=RTU loss", MESSAGES, STAYS);
 }
 
 /* The device ends the queue pair under the listener, who has not looked at what came before. */
-static void a_receive_that_fails_takes_nothing_with_it(void **state) {
+PAIR_WITH(pair_opened, a_receive_that_fails_takes_nothing_with_it) {
     struct pair *p = *state;
     sluice_send_options tagged = {.size = sizeof tagged};
     fault_plan("cm_in=RTU loss; qp=* recv=2 status=LOC_PROT_ERR");
@@ -216,21 +214,10 @@ static void told_end(unsigned i, unsigned count, bool looks) {
     sluice_close(p.b.node, 0);
 }
 
-static void what_was_acknowledged_is_delivered_whatever_the_end_is(void **state) {
-    (void)state;
+TEST(what_was_acknowledged_is_delivered_whatever_the_end_is) {
     for (unsigned k = 0; k < 2 * MESSAGES * (sizeof ends / sizeof *ends); k++) {
         unsigned i = k / 2 / MESSAGES, count = 1 + k / 2 % MESSAGES;
         print_message("%s, %u messages, %u\n", cm_event_name(ends[i].event), count, k % 2);
         told_end(i, count, k % 2);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_acknowledged_is_delivered_before_the_end),
-        cmocka_unit_test(a_confirmation_that_is_lost_is_not_missed_where_data_comes),
-        cmocka_unit_test(what_was_acknowledged_is_delivered_whatever_the_end_is),
-        PAIR_WITH(pair_opened, a_receive_that_fails_takes_nothing_with_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

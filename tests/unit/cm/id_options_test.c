@@ -88,7 +88,14 @@ static void open_two(struct pair *p) {
     pair_open_side(&p->b, PAIR_NODE());
 }
 
-static void a_listener_sets_them_before_it_binds_and_before_it_accepts(void **state) {
+static int two_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_two(*state);
+    return 0;
+}
+
+PAIR_WITH(two_opened, a_listener_sets_them_before_it_binds_and_before_it_accepts) {
     struct pair *p = *state;
     spy_on(p->a.node);
     pair_listen(p, PAIR_LINK(.flags = SLUICE_REUSE, .tos = 184, .ack_timeout = 9));
@@ -106,7 +113,7 @@ static void a_listener_sets_them_before_it_binds_and_before_it_accepts(void **st
     spy_is(2, ACCEPT, 0, 0);
 }
 
-static void a_dialer_sets_them_before_it_resolves(void **state) {
+PAIR_WITH(two_opened, a_dialer_sets_them_before_it_resolves) {
     struct pair *p = *state;
     pair_listen(p, PAIR_LINK());
     spy_on(p->b.node);
@@ -117,7 +124,7 @@ static void a_dialer_sets_them_before_it_resolves(void **state) {
     spy_is(2, RESOLVE, 0, 0);
 }
 
-static void nothing_is_set_that_was_not_asked_for(void **state) {
+PAIR_WITH(two_opened, nothing_is_set_that_was_not_asked_for) {
     struct pair *p = *state;
     spy_on(p->a.node);
     pair_listen(p, PAIR_LINK());
@@ -139,8 +146,7 @@ static struct ibv_qp_attr queried(struct side *side) {
     return attr;
 }
 
-static void the_queue_pairs_have_them(void **state) {
-    (void)state;
+TEST(the_queue_pairs_have_them) {
     struct pair p;
     struct ibv_qp_attr listener, dialer;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.tos = 40, .ack_timeout = 10));
@@ -172,7 +178,7 @@ static int listen_at(struct side *side, uint16_t port, uint32_t flags, sluice_er
  * An id that shares its address, bound and not listening: with REUSE the listener binds beside it, without
  * it does not. It is alone once it listens, so it has to wait until the other is gone.
  */
-static void reuse_binds_beside_another_and_listens_when_that_is_gone(void **state) {
+PAIR_WITH(two_opened, reuse_binds_beside_another_and_listens_when_that_is_gone) {
     struct pair *p = *state;
     sluice_error e = {0};
     spy_on(p->a.node);
@@ -198,7 +204,7 @@ static void reuse_binds_beside_another_and_listens_when_that_is_gone(void **stat
 
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
-static void values_out_of_range_are_refused_at_once(void **state) {
+PAIR_WITH(two_opened, values_out_of_range_are_refused_at_once) {
     struct pair *p = *state;
     sluice_session s;
     sluice_listener l;
@@ -217,8 +223,7 @@ static void values_out_of_range_are_refused_at_once(void **state) {
 }
 
 /* Every option in turn; n: which call of set_option is refused. */
-static void a_listen_that_cannot_set_an_option_fails_and_names_it(void **state) {
-    (void)state;
+TEST(a_listen_that_cannot_set_an_option_fails_and_names_it) {
     static const struct {
         const char *plan, *text;
         int error;
@@ -253,7 +258,7 @@ static void closed_with(struct pair *p, struct side *side, const char *text) {
         fail_msg("%s", info.close_text);
 }
 
-static void a_dial_that_cannot_set_an_option_ends_and_names_it(void **state) {
+PAIR_WITH(pair_opened, a_dial_that_cannot_set_an_option_ends_and_names_it) {
     struct pair *p = *state;
     static const struct {
         const char *plan, *text;
@@ -268,8 +273,7 @@ static void a_dial_that_cannot_set_an_option_ends_and_names_it(void **state) {
     pair_connect(p, PAIR_LINK(.tos = 8, .ack_timeout = 12)); /* nothing is left behind */
 }
 
-static void a_request_whose_option_is_refused_is_refused_itself(void **state) {
-    (void)state;
+TEST(a_request_whose_option_is_refused_is_refused_itself) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.tos = 8));
     fault_plan("call=set_option n=1 errno=ENOMEM");
@@ -280,26 +284,4 @@ static void a_request_whose_option_is_refused_is_refused_itself(void **state) {
     fault_clear();
     pair_connect(&p, PAIR_LINK());
     pair_close(&p);
-}
-
-static int two_opened(void **state) {
-    static struct pair of_test;
-    *state = &of_test;
-    open_two(*state);
-    return 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(two_opened, a_listener_sets_them_before_it_binds_and_before_it_accepts),
-        PAIR_WITH(two_opened, a_dialer_sets_them_before_it_resolves),
-        PAIR_WITH(two_opened, nothing_is_set_that_was_not_asked_for),
-        cmocka_unit_test(the_queue_pairs_have_them),
-        PAIR_WITH(two_opened, reuse_binds_beside_another_and_listens_when_that_is_gone),
-        PAIR_WITH(two_opened, values_out_of_range_are_refused_at_once),
-        cmocka_unit_test(a_listen_that_cannot_set_an_option_fails_and_names_it),
-        PAIR_WITH(pair_opened, a_dial_that_cannot_set_an_option_ends_and_names_it),
-        cmocka_unit_test(a_request_whose_option_is_refused_is_refused_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

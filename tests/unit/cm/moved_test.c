@@ -56,9 +56,16 @@ static void expect_second_try(struct pair *p) {
     assert_int_equal(told.dials, 1);
 }
 
+static int nodes_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_nodes(*state);
+    return 0;
+}
+
 /* ---- dials ------------------------------------------------------------------------------------- */
 
-static void a_dial_whose_address_changed_looks_its_way_up_again(void **state) {
+PAIR_WITH(nodes_opened, a_dial_whose_address_changed_looks_its_way_up_again) {
     struct pair *p = *state;
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
@@ -70,7 +77,7 @@ static void a_dial_whose_address_changed_looks_its_way_up_again(void **state) {
     assert_int_equal(dialer.connects, 1);
 }
 
-static void also_with_a_route_that_was_found_before(void **state) {
+PAIR_WITH(nodes_opened, also_with_a_route_that_was_found_before) {
     struct pair *p = *state;
     pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
@@ -86,7 +93,7 @@ static void also_with_a_route_that_was_found_before(void **state) {
     expect_second_try(p);
 }
 
-static void a_request_under_way_has_a_second_left(void **state) {
+PAIR_WITH(nodes_opened, a_request_under_way_has_a_second_left) {
     struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
@@ -105,7 +112,7 @@ static void a_request_under_way_has_a_second_left(void **state) {
     assert_int_equal(dialer.connects, 2);
 }
 
-static void one_try_stays_one_try(void **state) {
+PAIR_WITH(nodes_opened, one_try_stays_one_try) {
     struct pair *p = *state;
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(p, PAIR_LINK(.flags = SLUICE_ONCE));
@@ -119,7 +126,7 @@ static void one_try_stays_one_try(void **state) {
 
 /* ---- the rest ---------------------------------------------------------------------------------- */
 
-static void sessions_and_listeners_are_told_of_and_go_on(void **state) {
+PAIR_WITH(nodes_opened, sessions_and_listeners_are_told_of_and_go_on) {
     struct pair *p = *state;
     pair_connect(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_frozen = env_now(&env_default);
@@ -143,8 +150,7 @@ static void sessions_and_listeners_are_told_of_and_go_on(void **state) {
 }
 
 /* As Soft-RoCE's does, whose address has another place in the device's table then. */
-static void a_queue_pair_that_breaks_afterwards_says_what_came_before(void **state) {
-    (void)state;
+TEST(a_queue_pair_that_breaks_afterwards_says_what_came_before) {
     static const char *const texts[] = {
         "the queue pair broke, with no reason given",
         "the queue pair broke after an address of this side changed"};
@@ -164,23 +170,4 @@ static void a_queue_pair_that_breaks_afterwards_says_what_came_before(void **sta
         assert_non_null(strstr(pair_info(p.b.session).close_text, texts[changed]));
         pair_close(&p);
     }
-}
-
-static int nodes_opened(void **state) {
-    static struct pair of_test;
-    *state = &of_test;
-    open_nodes(*state);
-    return 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(nodes_opened, a_dial_whose_address_changed_looks_its_way_up_again),
-        PAIR_WITH(nodes_opened, also_with_a_route_that_was_found_before),
-        PAIR_WITH(nodes_opened, a_request_under_way_has_a_second_left),
-        PAIR_WITH(nodes_opened, one_try_stays_one_try),
-        PAIR_WITH(nodes_opened, sessions_and_listeners_are_told_of_and_go_on),
-        cmocka_unit_test(a_queue_pair_that_breaks_afterwards_says_what_came_before),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,8 +61,7 @@ static void come_and_go(struct pair *p, const char *name) {
     assert_int_equal(pair_expect(p, &p->a, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
 }
 
-static void a_resolver_that_takes_long_delays_nobody(void **state) {
-    (void)state;
+TEST(a_resolver_that_takes_long_delays_nobody) {
     struct pair p;
     names_open(&p);
     pair_connect(&p, PAIR_LINK());
@@ -106,8 +105,7 @@ static void a_resolver_that_takes_long_delays_nobody(void **state) {
     pair_close(&p);
 }
 
-static void more_names_than_threads_are_all_looked_up(void **state) {
-    (void)state;
+TEST(more_names_than_threads_are_all_looked_up) {
     struct pair p;
     enum { N = 20 };
     names_open(&p);
@@ -123,8 +121,7 @@ static void more_names_than_threads_are_all_looked_up(void **state) {
     pair_close(&p);
 }
 
-static void hanging_up_does_not_wait_for_the_resolver(void **state) {
-    (void)state;
+TEST(hanging_up_does_not_wait_for_the_resolver) {
     struct pair p;
     names_open(&p);
     sluice_session session = names_dial(&p, "slow.test");
@@ -143,8 +140,7 @@ static void hanging_up_does_not_wait_for_the_resolver(void **state) {
     pair_close(&p);
 }
 
-static void closing_a_node_does_not_wait_for_the_resolver(void **state) {
-    (void)state;
+TEST(closing_a_node_does_not_wait_for_the_resolver) {
     for (unsigned hanging = 0; hanging <= 6; hanging += 2) { /* of more than four some only wait */
         struct pair p;
         unsigned threads = hanging < 4 ? hanging : 4;
@@ -162,14 +158,4 @@ static void closing_a_node_does_not_wait_for_the_resolver(void **state) {
         assert_int_equal(name_server_answered(),
                          threads); /* and those that waited were not begun */
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resolver_that_takes_long_delays_nobody),
-        cmocka_unit_test(more_names_than_threads_are_all_looked_up),
-        cmocka_unit_test(hanging_up_does_not_wait_for_the_resolver),
-        cmocka_unit_test(closing_a_node_does_not_wait_for_the_resolver),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,8 +310,7 @@ static void expect_same(const char *name, enum stack stack, const struct outcome
                  b->count, sluice_event_name(a->type), (int)a->reason, a->text, a->tries, a->count);
 }
 
-static void a_dial_ends_the_same_way_with_and_without_rdma_cm(void **state) {
-    (void)state;
+TEST(a_dial_ends_the_same_way_with_and_without_rdma_cm) {
     static struct outcome without[ALIKE];
     for (enum stack stack = WITHOUT; stack < STACKS; stack++) {
         struct pair p;
@@ -349,8 +348,7 @@ static void a_dial_ends_the_same_way_with_and_without_rdma_cm(void **state) {
     }
 }
 
-static void the_system_says_which_addresses_there_are(void **state) {
-    (void)state;
+TEST(the_system_says_which_addresses_there_are) {
     struct pair p;
     struct outcome outcome;
     names_open(&p, ABLE);
@@ -367,8 +365,7 @@ static void the_system_says_which_addresses_there_are(void **state) {
     names_close(&p);
 }
 
-static void what_rdma_cm_found_is_tried_first(void **state) {
-    (void)state;
+TEST(what_rdma_cm_found_is_tried_first) {
     struct pair p;
     struct outcome outcome;
     names_open(&p, ABLE);
@@ -384,8 +381,7 @@ static void what_rdma_cm_found_is_tried_first(void **state) {
 
 /* ---- meanwhile -------------------------------------------------------------------------------------------- */
 
-static void the_event_is_taken_when_it_comes(void **state) {
-    (void)state;
+TEST(the_event_is_taken_when_it_comes) {
     struct pair p;
     names_open(&p, ABLE);
     sluice_session session = names_dial(&p, "slow-rdma.test");
@@ -396,8 +392,7 @@ static void the_event_is_taken_when_it_comes(void **state) {
     names_close(&p);
 }
 
-static void a_cancelled_dial_leaves_its_lookup_to_itself(void **state) {
-    (void)state;
+TEST(a_cancelled_dial_leaves_its_lookup_to_itself) {
     static const char *const slow[] = {"slow.test", "slow-rdma.test"};
     for (unsigned i = 0; i < 2; i++) {
         struct pair p;
@@ -419,8 +414,7 @@ static void a_cancelled_dial_leaves_its_lookup_to_itself(void **state) {
     }
 }
 
-static void closing_waits_for_no_lookup_and_leaves_nothing(void **state) {
-    (void)state;
+TEST(closing_waits_for_no_lookup_and_leaves_nothing) {
     static const char *const slow[] = {"slow.test", "slow-rdma.test"};
     for (unsigned hanging = 1; hanging <= 6; hanging++) { /* of more than four some only wait */
         struct pair p;
@@ -436,8 +430,7 @@ static void closing_waits_for_no_lookup_and_leaves_nothing(void **state) {
 }
 
 /* The last: there is no device afterwards. */
-static void a_lookup_outlives_the_device(void **state) {
-    (void)state;
+TEST(a_lookup_outlives_the_device) {
     struct pair p;
     names_open(&p, ABLE);
     names_dial(&p, "slow.test");
@@ -451,17 +444,4 @@ static void a_lookup_outlives_the_device(void **state) {
     pair_await(&p, name_server_inside() == 0 && calls.ids <= 1); /* the watch may be left */
     pair_expect_nothing(&p, &p.b);
     names_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dial_ends_the_same_way_with_and_without_rdma_cm),
-        cmocka_unit_test(the_system_says_which_addresses_there_are),
-        cmocka_unit_test(what_rdma_cm_found_is_tried_first),
-        cmocka_unit_test(the_event_is_taken_when_it_comes),
-        cmocka_unit_test(a_cancelled_dial_leaves_its_lookup_to_itself),
-        cmocka_unit_test(closing_waits_for_no_lookup_and_leaves_nothing),
-        cmocka_unit_test(a_lookup_outlives_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

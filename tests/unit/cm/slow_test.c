@@ -146,20 +146,10 @@ static void slow_modify(struct fabric_ops *ops) {
     ops->modify_qp = slow_modify_qp;
 }
 
-static void a_slow_queue_pair_delays_no_other_connection(void **state) {
-    (void)state;
+TEST(a_slow_queue_pair_delays_no_other_connection) {
     others_go_on(slow_create);
 }
 
-static void a_slow_transition_delays_no_other_connection(void **state) {
-    (void)state;
+TEST(a_slow_transition_delays_no_other_connection) {
     others_go_on(slow_modify);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_queue_pair_delays_no_other_connection),
-        cmocka_unit_test(a_slow_transition_delays_no_other_connection),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,7 @@ static void dial_ends(struct pair *p, int status, int left_errno, sluice_reason 
     pair_close(p);
 }
 
-static void an_address_error_of_minus_one_says_what_errno_says(void **state) {
-    (void)state;
+TEST(an_address_error_of_minus_one_says_what_errno_says) {
     struct pair p;
     sluice_session_info info;
     altered.from = RDMA_CM_EVENT_ADDR_RESOLVED;
@@ -68,8 +67,7 @@ static void an_address_error_of_minus_one_says_what_errno_says(void **state) {
     dial_ends(&p, ENETUNREACH, 0, SLUICE_REASON_UNREACHABLE, &info);
 }
 
-static void a_route_error_of_minus_one_says_what_errno_says(void **state) {
-    (void)state;
+TEST(a_route_error_of_minus_one_says_what_errno_says) {
     struct pair p;
     sluice_session_info info;
     char status[32];
@@ -82,8 +80,7 @@ static void a_route_error_of_minus_one_says_what_errno_says(void **state) {
     assert_non_null(strstr(info.close_text, "the stack gives no reason"));
 }
 
-static void any_other_failure_of_minus_one_says_that_nobody_knows(void **state) {
-    (void)state;
+TEST(any_other_failure_of_minus_one_says_that_nobody_knows) {
     static const struct {
         enum rdma_cm_event_type to;
         int status, left_errno;
@@ -149,8 +146,7 @@ static void expect_end(struct pair *p, struct side *side, sluice_reason reason, 
 }
 
 /* EINVAL: the id is past all this, since the peer gave up. Anything else is no doing of the peer's. */
-static void a_call_that_answers_a_peer_blames_whom_it_may(void **state) {
-    (void)state;
+TEST(a_call_that_answers_a_peer_blames_whom_it_may) {
     static const int errors[] = {EINVAL, ENOMEM, EIO, ENXIO};
     for (unsigned i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         struct pair p;
@@ -178,8 +174,7 @@ static void a_call_that_answers_a_peer_blames_whom_it_may(void **state) {
     }
 }
 
-static void a_route_that_cannot_be_asked_for_is_no_unreachable_peer(void **state) {
-    (void)state;
+TEST(a_route_that_cannot_be_asked_for_is_no_unreachable_peer) {
     static const int errors[] = {ENETUNREACH, ENOMEM, EINVAL};
     for (unsigned i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         struct pair p;
@@ -228,8 +223,7 @@ static const struct {
 };
 
 /* rdma_connect() itself says what of the peer, where it asks him (iWARP). What may pass is tried again. */
-static void a_connect_that_fails_says_why_and_whether_it_is_tried_again(void **state) {
-    (void)state;
+TEST(a_connect_that_fails_says_why_and_whether_it_is_tried_again) {
     for (unsigned i = 0; i < 2 * sizeof refusals / sizeof refusals[0]; i++) {
         struct pair p;
         bool once = i & 1;
@@ -256,16 +250,4 @@ static void a_connect_that_fails_says_why_and_whether_it_is_tried_again(void **s
         p.b.node->fabric = &fabric_soft;
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_address_error_of_minus_one_says_what_errno_says),
-        cmocka_unit_test(a_route_error_of_minus_one_says_what_errno_says),
-        cmocka_unit_test(any_other_failure_of_minus_one_says_that_nobody_knows),
-        cmocka_unit_test(a_call_that_answers_a_peer_blames_whom_it_may),
-        cmocka_unit_test(a_route_that_cannot_be_asked_for_is_no_unreachable_peer),
-        cmocka_unit_test(a_connect_that_fails_says_why_and_whether_it_is_tried_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,8 +102,7 @@ static const struct fabric_ops *failing(bool device) {
     return device ? &unheard_device : &unheard_cm;
 }
 
-static void a_failing_fetch_never_spins(void **state) {
-    (void)state;
+TEST(a_failing_fetch_never_spins) {
     for (int device = 0; device < 2; device++) {
         struct pair p;
         unheard_open(&p, failing(device));
@@ -124,8 +123,7 @@ static void a_failing_fetch_never_spins(void **state) {
     }
 }
 
-static void a_failure_that_lasts_ends_sessions_with_device_error(void **state) {
-    (void)state;
+TEST(a_failure_that_lasts_ends_sessions_with_device_error) {
     static const int errors[] = {EBADF, EIO, ENODEV};
     for (int i = 0; i < 6; i++) {
         struct pair p;
@@ -147,8 +145,7 @@ static void a_failure_that_lasts_ends_sessions_with_device_error(void **state) {
     }
 }
 
-static void a_failure_that_passes_ends_nothing(void **state) {
-    (void)state;
+TEST(a_failure_that_passes_ends_nothing) {
     for (int device = 0; device < 2; device++) {
         struct pair p;
         unheard_open(&p, failing(device));
@@ -176,8 +173,7 @@ static int unheard_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq 
     return -1;
 }
 
-static void a_failing_completion_channel_never_spins_and_ends_the_sessions(void **state) {
-    (void)state;
+TEST(a_failing_completion_channel_never_spins_and_ends_the_sessions) {
     struct pair p;
     struct fabric_ops fabric = fabric_soft;
     fabric.get_cq_event = unheard_get_cq_event;
@@ -216,8 +212,7 @@ static void ring(struct wakeup *bell) {
 }
 
 /* The wakeups have channels of their own, without which the threads can do. */
-static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
-    (void)state;
+TEST(a_failing_doorbell_never_spins_and_ends_nothing) {
     struct pair p;
     unheard_open(&p, &fabric_soft);
     struct wakeup *wakeups[] = {&p.b.node->cm_mailbox.wakeup, &p.b.loop->mailbox.wakeup};
@@ -251,24 +246,11 @@ static void a_failing_doorbell_never_spins_and_ends_nothing(void **state) {
 }
 
 /* What a device says whose driver is gone: an error of the descriptor, and nothing to be fetched. */
-static void an_error_of_the_descriptor_is_a_failure(void **state) {
-    (void)state;
+TEST(an_error_of_the_descriptor_is_a_failure) {
     assert_int_equal(event_source_result(EPOLLIN, 0, EAGAIN), 0);
     assert_int_equal(event_source_result(EPOLLIN, 1, 0), 0);
     assert_int_equal(event_source_result(EPOLLIN | EPOLLERR, 1, EAGAIN), 0);
     assert_int_equal(event_source_result(EPOLLERR, 0, EAGAIN), EIO);
     assert_int_equal(event_source_result(EPOLLHUP, 0, EINTR), EIO);
     assert_int_equal(event_source_result(EPOLLIN, 3, ENODEV), ENODEV);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failing_fetch_never_spins),
-        cmocka_unit_test(a_failure_that_lasts_ends_sessions_with_device_error),
-        cmocka_unit_test(a_failure_that_passes_ends_nothing),
-        cmocka_unit_test(a_failing_completion_channel_never_spins_and_ends_the_sessions),
-        cmocka_unit_test(a_failing_doorbell_never_spins_and_ends_nothing),
-        cmocka_unit_test(an_error_of_the_descriptor_is_a_failure),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

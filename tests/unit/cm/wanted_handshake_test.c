@@ -15,7 +15,7 @@ static void messages_cross(struct pair *p) {
 }
 
 /* Though the dialer was to try once only: it is the same address, and the same conversation. */
-static void a_dialer_makes_the_handshake_that_the_listener_wants(void **state) {
+PAIR_WITH(pair_opened, a_dialer_makes_the_handshake_that_the_listener_wants) {
     struct pair *p = *state;
     p->a.node->traits.dialer_first = true;
     pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
@@ -24,7 +24,7 @@ static void a_dialer_makes_the_handshake_that_the_listener_wants(void **state) {
     messages_cross(p);
 }
 
-static void one_that_has_something_to_say_makes_it_at_once(void **state) {
+PAIR_WITH(pair_opened, one_that_has_something_to_say_makes_it_at_once) {
     struct pair *p = *state;
     p->a.node->traits.dialer_first = true;
     pair_connect(p, PAIR_LINK(.private_data = "word", .private_bytes = 4));
@@ -45,8 +45,7 @@ static int refuse(struct rdma_cm_id *id, struct rdma_conn_param *param) {
     return fabric_soft.reject(id, data, (uint8_t)private_data_rej_encode(&rej, data));
 }
 
-static void who_has_made_it_is_not_asked_a_third_time(void **state) {
-    (void)state;
+TEST(who_has_made_it_is_not_asked_a_third_time) {
     struct pair p;
     struct fabric_ops ops = fabric_soft;
     ops.accept = refuse;
@@ -57,13 +56,4 @@ static void who_has_made_it_is_not_asked_a_third_time(void **state) {
     assert_int_equal(event.reason, SLUICE_REASON_UNSUPPORTED);
     assert_int_equal(refusals, 2);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_opened, a_dialer_makes_the_handshake_that_the_listener_wants),
-        PAIR_WITH(pair_opened, one_that_has_something_to_say_makes_it_at_once),
-        cmocka_unit_test(who_has_made_it_is_not_asked_a_third_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,8 +118,7 @@ static void a_device_is_watched_by_its_interface(void **state) {
     close_node(&side);
 }
 
-static void a_gid_of_no_interface_finds_none(void **state) {
-    (void)state;
+TEST(a_gid_of_no_interface_finds_none) {
     struct side side;
     struct cm *cm = open_node(&side);
     union ibv_gid gid = {.raw = {0}};
@@ -148,12 +147,4 @@ static void a_gid_of_no_interface_finds_none(void **state) {
             NULL, (void *)(uintptr_t)&gid                                                          \
     }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        WATCH_TEST(hardware),
-        WATCH_TEST(made),
-        WATCH_TEST(given),
-        cmocka_unit_test(a_gid_of_no_interface_finds_none),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(WATCH_TEST(hardware), WATCH_TEST(made), WATCH_TEST(given));

@@ -40,8 +40,7 @@ static bool seen(struct replay *replay, uint32_t number) {
     return replay_seen(replay, tag.bytes);
 }
 
-static void the_last_4096_are_remembered_and_none_before(void **state) {
-    (void)state;
+TEST(the_last_4096_are_remembered_and_none_before) {
     enum { ALL = 3 * REPLAY_TAGS + 17 };
     struct replay *replay = open_replay();
     for (uint32_t i = 0; i < ALL; i++) {
@@ -59,8 +58,7 @@ static void the_last_4096_are_remembered_and_none_before(void **state) {
     replay_close(NULL);
 }
 
-static void looking_and_adding_again_make_nothing_younger(void **state) {
-    (void)state;
+TEST(looking_and_adding_again_make_nothing_younger) {
     struct replay *replay = open_replay();
     for (uint32_t i = 0; i < REPLAY_TAGS; i++)
         assert_false(add(replay, i));
@@ -99,8 +97,7 @@ static void *add_all(void *arg) {
     return NULL;
 }
 
-static void of_several_threads_one_is_told_a_tag_is_new(void **state) {
-    (void)state;
+TEST(of_several_threads_one_is_told_a_tag_is_new) {
     static atomic_uint fresh[SHARED];
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
@@ -129,8 +126,7 @@ static void *add_own(void *arg) {
     return NULL;
 }
 
-static void threads_that_push_each_other_out_leave_4096(void **state) {
-    (void)state;
+TEST(threads_that_push_each_other_out_leave_4096) {
     struct worker workers[THREADS];
     pthread_t threads[THREADS];
     pthread_barrier_t start;
@@ -153,13 +149,7 @@ static void threads_that_push_each_other_out_leave_4096(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_last_4096_are_remembered_and_none_before),
-        cmocka_unit_test(looking_and_adding_again_make_nothing_younger),
-        cmocka_unit_test(of_several_threads_one_is_told_a_tag_is_new),
-        cmocka_unit_test(threads_that_push_each_other_out_leave_4096),
-    };
     if (!auth_init())
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

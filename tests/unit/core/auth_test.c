@@ -66,8 +66,7 @@ static void assert_hex(const uint8_t *bytes, size_t count, const char *hex) {
 /* ---- known answers --------------------------------------------------------------------------- */
 
 /* RFC 4231, cases 1, 2 and 6: a short, a very short and a long key. */
-static void hmac_gives_the_known_answers_in_any_pieces(void **state) {
-    (void)state;
+TEST(hmac_gives_the_known_answers_in_any_pieces) {
     static const char *const text[] = {"Hi There", "what do ya want for nothing?",
                                        "Test Using Larger Than Block-Size Key - Hash Key First"};
     static const char *const answer[] = {
@@ -91,8 +90,7 @@ static void hmac_gives_the_known_answers_in_any_pieces(void **state) {
 }
 
 /* Computed by another implementation of docs/protocol.md. */
-static void proofs_are_those_of_the_document(void **state) {
-    (void)state;
+TEST(proofs_are_those_of_the_document) {
     struct greeting g;
     greet(&g);
     assert_hex(g.listener.check, 16, "a5758d1f15bbc4ebcbbb17d7a420a83e");
@@ -105,8 +103,7 @@ static void proofs_are_those_of_the_document(void **state) {
 
 /* ---- verification ---------------------------------------------------------------------------- */
 
-static void both_proofs_verify(void **state) {
-    (void)state;
+TEST(both_proofs_verify) {
     struct greeting g;
     greet(&g);
     assert_int_equal(listener_reason(&g), SLUICE_REASON_NONE);
@@ -143,8 +140,7 @@ static void flip_all(struct greeting *g, uint8_t *bytes, size_t count, const cha
     assert_int_equal(listener_reason(g), SLUICE_REASON_NONE);
 }
 
-static void every_flipped_bit_of_what_was_negotiated_is_noticed(void **state) {
-    (void)state;
+TEST(every_flipped_bit_of_what_was_negotiated_is_noticed) {
     struct greeting g;
     greet(&g);
     flip_all(&g, g.req, sizeof g.req, "REQ", 40, 56, sizeof g.req);
@@ -152,8 +148,7 @@ static void every_flipped_bit_of_what_was_negotiated_is_noticed(void **state) {
     flip_all(&g, g.private_data, sizeof g.private_data, "the private data", 0, 0, 0);
 }
 
-static void private_data_cannot_be_cut_or_made_longer(void **state) {
-    (void)state;
+TEST(private_data_cannot_be_cut_or_made_longer) {
     struct greeting g;
     greet(&g);
     for (g.private_bytes = 0; g.private_bytes < PRIVATE_BYTES; g.private_bytes++)
@@ -180,16 +175,14 @@ static void flip_proof(struct greeting *g, struct auth_proof *proof,
     assert_int_equal(reason(g), SLUICE_REASON_NONE);
 }
 
-static void every_flipped_bit_of_a_proof_is_noticed(void **state) {
-    (void)state;
+TEST(every_flipped_bit_of_a_proof_is_noticed) {
     struct greeting g;
     greet(&g);
     flip_proof(&g, &g.listener, listener_reason);
     flip_proof(&g, &g.dialer, dialer_reason);
 }
 
-static void another_key_proves_nothing(void **state) {
-    (void)state;
+TEST(another_key_proves_nothing) {
     struct greeting g;
     greet(&g);
     for (size_t bit = 0; bit < 8 * sizeof g.key; bit++) {
@@ -204,8 +197,7 @@ static void another_key_proves_nothing(void **state) {
 }
 
 /* What somebody without the key can have: the other side's own proof, from the same greeting. */
-static void the_proof_of_one_direction_is_none_in_the_other(void **state) {
-    (void)state;
+TEST(the_proof_of_one_direction_is_none_in_the_other) {
     struct greeting g;
     struct auth_proof kept;
     greet(&g);
@@ -218,8 +210,7 @@ static void the_proof_of_one_direction_is_none_in_the_other(void **state) {
 
 /* ---- HELLO ----------------------------------------------------------------------------------- */
 
-static void hello_comes_back_as_it_was_written(void **state) {
-    (void)state;
+TEST(hello_comes_back_as_it_was_written) {
     for (uint32_t bytes = 0; bytes <= SLUICE_PRIVATE_MAX; bytes++) {
         struct auth_hello hello = {.private_bytes = bytes}, got;
         uint8_t wire[HELLO_BYTES_MAX + 1];
@@ -273,8 +264,7 @@ static void decode_exactly(const uint8_t *bytes, size_t len, bool authenticated)
     free(exact);
 }
 
-static void hello_of_every_length_is_judged_and_never_read_beyond(void **state) {
-    (void)state;
+TEST(hello_of_every_length_is_judged_and_never_read_beyond) {
     uint8_t bytes[401];
     uint32_t random = 1;
     struct auth_hello got;
@@ -296,8 +286,7 @@ static void hello_of_every_length_is_judged_and_never_read_beyond(void **state) 
     }
 }
 
-static void a_proof_nobody_agreed_on_breaks_the_protocol(void **state) {
-    (void)state;
+TEST(a_proof_nobody_agreed_on_breaks_the_protocol) {
     struct auth_hello hello = {.private_bytes = 3}, got;
     uint8_t wire[HELLO_BYTES_MAX];
     size_t bytes = auth_hello_encode(&hello, wire);
@@ -311,20 +300,7 @@ static void a_proof_nobody_agreed_on_breaks_the_protocol(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hmac_gives_the_known_answers_in_any_pieces),
-        cmocka_unit_test(proofs_are_those_of_the_document),
-        cmocka_unit_test(both_proofs_verify),
-        cmocka_unit_test(every_flipped_bit_of_what_was_negotiated_is_noticed),
-        cmocka_unit_test(private_data_cannot_be_cut_or_made_longer),
-        cmocka_unit_test(every_flipped_bit_of_a_proof_is_noticed),
-        cmocka_unit_test(another_key_proves_nothing),
-        cmocka_unit_test(the_proof_of_one_direction_is_none_in_the_other),
-        cmocka_unit_test(hello_comes_back_as_it_was_written),
-        cmocka_unit_test(hello_of_every_length_is_judged_and_never_read_beyond),
-        cmocka_unit_test(a_proof_nobody_agreed_on_breaks_the_protocol),
-    };
     if (!auth_init())
         return 1;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -31,8 +31,7 @@ static struct keyring *make(const sluice_link_options *o, bool dialing) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-static void without_keys_there_is_no_ring(void **state) {
-    (void)state;
+TEST(without_keys_there_is_no_ring) {
     int anything;
     uint8_t secret[SLUICE_SECRET_MAX];
     assert_null(make(SLUICE_LINK(.arg = &anything), false));
@@ -54,8 +53,7 @@ static void assert_refused(const sluice_link_options *o, bool dialing, const cha
     assert_int_equal(keyring_make(&ring, o, dialing, NULL), SLUICE_EINVAL);
 }
 
-static void keys_that_cannot_be_right_are_refused(void **state) {
-    (void)state;
+TEST(keys_that_cannot_be_right_are_refused) {
     static sluice_key many[KEYRING_KEYS_MAX + 1];
     for (uint32_t i = 0; i <= KEYRING_KEYS_MAX; i++)
         many[i] = KEY(i + 1);
@@ -90,8 +88,7 @@ static void keys_that_cannot_be_right_are_refused(void **state) {
     keyring_drop(make(SLUICE_LINK(.keys = many, .key_count = KEYRING_KEYS_MAX), false));
 }
 
-static void dialing_takes_one_key_and_no_hook(void **state) {
-    (void)state;
+TEST(dialing_takes_one_key_and_no_hook) {
     sluice_key keys[] = {KEY(5), KEY(6)};
     assert_refused(SLUICE_LINK(.keys = keys, .key_count = 2), true, "one key, not 2");
     assert_refused(SLUICE_LINK(.keys = keys, .key_count = 1, .key_lookup = no_hook), true,
@@ -104,8 +101,7 @@ static void dialing_takes_one_key_and_no_hook(void **state) {
 
 /* ---- finding --------------------------------------------------------------------------------- */
 
-static void every_key_is_found_in_whatever_order_they_came(void **state) {
-    (void)state;
+TEST(every_key_is_found_in_whatever_order_they_came) {
     static sluice_key keys[KEYRING_KEYS_MAX];
     static uint8_t secrets[KEYRING_KEYS_MAX][SLUICE_SECRET_MAX];
     uint8_t secret[SLUICE_SECRET_MAX], zero[SLUICE_SECRET_MAX] = {0};
@@ -147,8 +143,7 @@ static uint32_t answer(uint32_t key_id, void *secret, void *arg) {
     return hook->bytes;
 }
 
-static void keys_are_looked_at_first_and_the_hook_asked_then(void **state) {
-    (void)state;
+TEST(keys_are_looked_at_first_and_the_hook_asked_then) {
     struct hook hook = {.bytes = 20};
     sluice_key keys[] = {KEY(5), KEY(3)};
     uint8_t secret[SLUICE_SECRET_MAX];
@@ -172,8 +167,7 @@ static void keys_are_looked_at_first_and_the_hook_asked_then(void **state) {
     keyring_drop(ring);
 }
 
-static void a_hook_that_answers_a_wrong_length_has_no_key(void **state) {
-    (void)state;
+TEST(a_hook_that_answers_a_wrong_length_has_no_key) {
     static const struct {
         uint32_t says, counts;
     } lengths[] = {{0, 0},   {1, 0},  {15, 0},  {16, 16},        {40, 40},
@@ -212,8 +206,7 @@ static bool is_left_out_of_core_files(const void *at) {
     return left_out;
 }
 
-static void secrets_are_left_out_of_core_files(void **state) {
-    (void)state;
+TEST(secrets_are_left_out_of_core_files) {
     skip_emulated("SHOWS NO FLAGS OF MAPPINGS");
     sluice_key key = KEY(7);
     struct keyring *ring = make(&(sluice_link_options){.keys = &key, .key_count = 1}, true);
@@ -222,8 +215,7 @@ static void secrets_are_left_out_of_core_files(void **state) {
     keyring_drop(ring);
 }
 
-static void whoever_drops_the_last_reference_wipes_every_secret(void **state) {
-    (void)state;
+TEST(whoever_drops_the_last_reference_wipes_every_secret) {
     sluice_key keys[] = {KEY(5), KEY(3), KEY(8)};
     uint8_t secret[SLUICE_SECRET_MAX];
     struct keyring *ring = make(SLUICE_LINK(.keys = keys, .key_count = 3), false);
@@ -258,8 +250,7 @@ static void *hold_and_drop(void *arg) {
     return (void *)(uintptr_t)found;
 }
 
-static void threads_share_a_ring(void **state) {
-    (void)state;
+TEST(threads_share_a_ring) {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
     sluice_key key = KEY(5);
@@ -276,19 +267,4 @@ static void threads_share_a_ring(void **state) {
         assert_int_equal((uintptr_t)found, 2000);
     }
     assert_int_equal(atomic_load(&wipes), 1);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_keys_there_is_no_ring),
-        cmocka_unit_test(keys_that_cannot_be_right_are_refused),
-        cmocka_unit_test(dialing_takes_one_key_and_no_hook),
-        cmocka_unit_test(every_key_is_found_in_whatever_order_they_came),
-        cmocka_unit_test(keys_are_looked_at_first_and_the_hook_asked_then),
-        cmocka_unit_test(a_hook_that_answers_a_wrong_length_has_no_key),
-        cmocka_unit_test(secrets_are_left_out_of_core_files),
-        cmocka_unit_test(whoever_drops_the_last_reference_wipes_every_secret),
-        cmocka_unit_test(threads_share_a_ring),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,14 @@ static bool rest(void) {
     return woken;
 }
 
-static void posts_are_coalesced_into_one_ring(void **state) {
-    (void)state;
+static int with_user_events;
+
+#define ON(name, kind)                                                                             \
+    { #name " [" #kind "]", name, open_box, close_box, kind }
+#define ON_EVENTS(name) TEST_EACH(name, ON(name, &with_user_events))
+#define ON_BOTH(name) TEST_EACH(name, ON(name, NULL), ON(name, &with_user_events))
+
+ON_BOTH(posts_are_coalesced_into_one_ring) {
     struct mpsc_queue_item items[50];
     for (unsigned round = 1; round <= 200; round++) {
         wakeup_arm(&box.wakeup);
@@ -114,8 +120,7 @@ static void *post(void *arg) {
     return NULL;
 }
 
-static void no_record_is_slept_on(void **state) {
-    (void)state;
+ON_BOTH(no_record_is_slept_on) {
     struct producer producers[PRODUCERS];
     memset(producers, 0, sizeof producers);
     for (int i = 0; i < PRODUCERS; i++)
@@ -161,8 +166,7 @@ static void *send_signals(void *arg) {
 }
 
 /* The handler runs on the reading thread, between any two of its instructions. */
-static void a_signal_handler_may_post(void **state) {
-    (void)state;
+ON_BOTH(a_signal_handler_may_post) {
     struct sigaction action = {.sa_handler = on_signal}, old;
     pthread_t self = pthread_self(), sender;
     posted = noticed = 0;
@@ -189,8 +193,7 @@ static void forge(int status, uint64_t arg) {
     assert_int_equal(fabric_soft.write_cm_event(box.wakeup.id, user, status, arg), 0);
 }
 
-static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
-    (void)state;
+ON_EVENTS(a_forged_event_is_stray_and_wakes_for_nothing) {
     const struct {
         int status;
         uint64_t arg;
@@ -214,8 +217,7 @@ static void a_forged_event_is_stray_and_wakes_for_nothing(void **state) {
     }
 }
 
-static void an_event_that_comes_twice_is_stray_once(void **state) {
-    (void)state;
+ON_EVENTS(an_event_that_comes_twice_is_stray_once) {
     struct mpsc_queue_item item;
     wakeup_arm(&box.wakeup);
     mailbox_post(&box, &item, 3, 4, 5);
@@ -235,8 +237,7 @@ static void an_event_that_comes_twice_is_stray_once(void **state) {
  * of the session that had the slot before, of another slot, another verb. It is stray, and does not hide
  * the true one.
  */
-static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
-    (void)state;
+ON_EVENTS(an_event_of_another_generation_slot_or_verb_is_stray) {
     static const struct {
         int verb;
         uint32_t slot, generation;
@@ -264,8 +265,7 @@ static void an_event_of_another_generation_slot_or_verb_is_stray(void **state) {
 }
 
 /* The message was taken before its event is read: that is no stray, and no work twice. */
-static void an_event_may_come_after_its_record_was_taken(void **state) {
-    (void)state;
+ON_BOTH(an_event_may_come_after_its_record_was_taken) {
     struct mpsc_queue_item item;
     for (unsigned i = 0; i < 30; i++) { /* not drained in between */
         wakeup_arm(&box.wakeup);
@@ -281,8 +281,7 @@ static void an_event_may_come_after_its_record_was_taken(void **state) {
 }
 
 /* More rings than are remembered, none of them heard: late ones are forgiven, and no more than those. */
-static void late_rings_are_not_called_stray(void **state) {
-    (void)state;
+ON_EVENTS(late_rings_are_not_called_stray) {
     struct mpsc_queue_item item;
     for (unsigned i = 0; i < 3 * WAKEUP_PENDING_MAX; i++) {
         wakeup_arm(&box.wakeup);
@@ -296,23 +295,4 @@ static void late_rings_are_not_called_stray(void **state) {
     forge(3, 7);
     wakeup_drain(&box.wakeup, EPOLLIN);
     assert_int_equal(box.wakeup.stray, 1);
-}
-
-static int with_user_events;
-#define ON(f, kind)                                                                                \
-    { #f " [" #kind "]", f, open_box, close_box, kind }
-#define ON_BOTH(f) ON(f, NULL), ON(f, &with_user_events)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ON_BOTH(posts_are_coalesced_into_one_ring),
-        ON_BOTH(no_record_is_slept_on),
-        ON_BOTH(a_signal_handler_may_post),
-        ON(a_forged_event_is_stray_and_wakes_for_nothing, &with_user_events),
-        ON(an_event_that_comes_twice_is_stray_once, &with_user_events),
-        ON(an_event_of_another_generation_slot_or_verb_is_stray, &with_user_events),
-        ON_BOTH(an_event_may_come_after_its_record_was_taken),
-        ON(late_rings_are_not_called_stray, &with_user_events),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,7 @@ enum { RANDOM_RECORDS = 1000000 };
 /* ---- texts ------------------------------------------------------------------------------------ */
 
 /* A refusal's text goes to a terminal: no control character of any kind survives. */
-static void refusal_texts_are_made_printable(void **state) {
-    (void)state;
+TEST(refusal_texts_are_made_printable) {
     const struct {
         const char *sent, *shown;
     } texts[] = {
@@ -92,8 +91,7 @@ static size_t random_record(enum kind kind, uint8_t out[256]) {
     return record_below(4) == 0 ? record_below(257) : bytes + record_below(257 - (uint32_t)bytes);
 }
 
-static void a_million_random_records(void **state) {
-    (void)state;
+TEST(a_million_random_records) {
     record_seed = 20240229;
     unsigned good[KINDS] = {0};
     unsigned reasons[32] = {0};
@@ -149,8 +147,7 @@ static struct private_data_req random_proposal(void) {
     return req;
 }
 
-static void decisions_lie_within_both_proposals(void **state) {
-    (void)state;
+TEST(decisions_lie_within_both_proposals) {
     record_seed = 7;
     for (int i = 0; i < 100000; i++) {
         struct private_data_req req = random_proposal(), own = random_proposal();
@@ -189,8 +186,7 @@ static void decisions_lie_within_both_proposals(void **state) {
     }
 }
 
-static void every_value_is_decided_as_the_table_says(void **state) {
-    (void)state;
+TEST(every_value_is_decided_as_the_table_says) {
     struct private_data_req req = record_sample_req(), own = record_sample_req();
     struct private_data_rep rep;
     req.last_sequence = own.last_sequence = 0;
@@ -245,8 +241,7 @@ static sluice_reason refusal(const struct private_data_req *req,
     return reason;
 }
 
-static void decide_refuses_what_it_cannot_do(void **state) {
-    (void)state;
+TEST(decide_refuses_what_it_cannot_do) {
     struct private_data_req own = record_sample_req(), req = record_sample_req();
     req.features = own.features = PRIVATE_DATA_FEATURE_HANDSHAKE;
     req.key_id = req.last_sequence = 0;
@@ -273,8 +268,7 @@ static void decide_refuses_what_it_cannot_do(void **state) {
     assert_int_equal(refusal(&req, &own), SLUICE_REASON_AUTH_REQUIRED);
 }
 
-static void check_refuses_more_than_was_proposed(void **state) {
-    (void)state;
+TEST(check_refuses_more_than_was_proposed) {
     struct private_data_req req = record_sample_req(), own = record_sample_req();
     req.key_id = req.last_sequence = 0;
     req.features = PRIVATE_DATA_FEATURE_HANDSHAKE | 0x0010;
@@ -322,8 +316,7 @@ static void check_refuses_more_than_was_proposed(void **state) {
 }
 
 /* Between the two somebody strikes out the proof, or the greeting that carries it. */
-static void check_refuses_a_change_of_what_must_be_understood(void **state) {
-    (void)state;
+TEST(check_refuses_a_change_of_what_must_be_understood) {
     struct private_data_req req = record_sample_req(), own = record_sample_req();
     req.last_sequence = 0;
     struct private_data_rep good, rep;
@@ -348,17 +341,4 @@ static void check_refuses_a_change_of_what_must_be_understood(void **state) {
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_NONE);
     rep.features = 0;
     assert_int_equal(private_data_check(&rep, &req), SLUICE_REASON_UNSUPPORTED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusal_texts_are_made_printable),
-        cmocka_unit_test(a_million_random_records),
-        cmocka_unit_test(decisions_lie_within_both_proposals),
-        cmocka_unit_test(every_value_is_decided_as_the_table_says),
-        cmocka_unit_test(decide_refuses_what_it_cannot_do),
-        cmocka_unit_test(check_refuses_more_than_was_proposed),
-        cmocka_unit_test(check_refuses_a_change_of_what_must_be_understood),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

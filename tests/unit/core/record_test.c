@@ -7,8 +7,7 @@
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-static void req_layout(void **state) {
-    (void)state;
+TEST(req_layout) {
     union any_record record = record_sample(REQ);
     const uint8_t expected[PRIVATE_DATA_REQ_BYTES] = {
         'S',  'L',  1,    1,    56,   0x41, 0x80, 0x03, 14,   26,   16,   8,    0x23, 0x01,
@@ -25,8 +24,7 @@ static void req_layout(void **state) {
     assert_int_equal(got[7], 0x12);
 }
 
-static void rep_layout(void **state) {
-    (void)state;
+TEST(rep_layout) {
     union any_record record = record_sample(REP);
     uint8_t got[256];
     record_encode(REP, &record, got);
@@ -48,8 +46,7 @@ static void rep_layout(void **state) {
 }
 
 /* Each byte lands in its own field: what is decoded, field by field, not only encoded again. */
-static void every_field_is_read_where_it_is_written(void **state) {
-    (void)state;
+TEST(every_field_is_read_where_it_is_written) {
     union any_record got;
     uint8_t bytes[256];
     union any_record record = record_sample(REQ);
@@ -97,8 +94,7 @@ static void every_field_is_read_where_it_is_written(void **state) {
 }
 
 /* A reason of a later version has no name here; its number arrives all the same. */
-static void a_reason_nobody_knows_is_passed_on(void **state) {
-    (void)state;
+TEST(a_reason_nobody_knows_is_passed_on) {
     union any_record record = record_sample(REJ), got;
     uint8_t bytes[256];
     record.rej.reason = 0xfedc;
@@ -109,8 +105,7 @@ static void a_reason_nobody_knows_is_passed_on(void **state) {
     assert_string_equal(got.rej.text, "");
 }
 
-static void rej_layout(void **state) {
-    (void)state;
+TEST(rej_layout) {
     union any_record record = record_sample(REJ);
     const uint8_t expected[17] = {'S', 'L', 0,   17,  5,   0,   0x67, 0x12, 'n',
                                   'o', 't', ' ', 't', 'o', 'd', 'a',  'y'};
@@ -123,8 +118,7 @@ static void rej_layout(void **state) {
 }
 
 /* What rdma_cm delivers is padded; what iWARP delivers is not. */
-static void round_trip_at_every_padding(void **state) {
-    (void)state;
+TEST(round_trip_at_every_padding) {
     for (enum kind kind = REQ; kind < KINDS; kind++) {
         union any_record record = record_sample(kind), got;
         uint8_t bytes[256];
@@ -138,8 +132,7 @@ static void round_trip_at_every_padding(void **state) {
 
 /* ---- wrong forms ----------------------------------------------------------------------------- */
 
-static void truncated_at_every_length(void **state) {
-    (void)state;
+TEST(truncated_at_every_length) {
     for (enum kind kind = REQ; kind < KINDS; kind++) {
         union any_record record = record_sample(kind), got;
         uint8_t bytes[256];
@@ -152,8 +145,7 @@ static void truncated_at_every_length(void **state) {
     }
 }
 
-static void padding_must_be_zero(void **state) {
-    (void)state;
+TEST(padding_must_be_zero) {
     for (enum kind kind = REQ; kind < KINDS; kind++) {
         union any_record record = record_sample(kind), got;
         uint8_t bytes[256];
@@ -182,8 +174,7 @@ static sluice_reason with_byte(enum kind kind, size_t at, uint8_t value) {
     return record_decode(kind, &got, bytes, record_kind_bytes[kind]);
 }
 
-static void wrong_magic(void **state) {
-    (void)state;
+TEST(wrong_magic) {
     uint8_t zero[196] = {0};
     union any_record got;
     for (enum kind kind = REQ; kind < KINDS; kind++) {
@@ -194,8 +185,7 @@ static void wrong_magic(void **state) {
     }
 }
 
-static void wrong_length_field(void **state) {
-    (void)state;
+TEST(wrong_length_field) {
     for (unsigned value = 0; value < 256; value++) {
         if (value != 56)
             assert_int_equal(with_byte(REQ, 4, (uint8_t)value), SLUICE_REASON_MALFORMED);
@@ -207,8 +197,7 @@ static void wrong_length_field(void **state) {
     }
 }
 
-static void wrong_version(void **state) {
-    (void)state;
+TEST(wrong_version) {
     union any_record record = record_sample(REQ), got;
     uint8_t bytes[256];
     for (unsigned low = 0; low < 256; low++)
@@ -252,8 +241,7 @@ static sluice_reason with_features(enum kind kind, uint32_t features, uint32_t k
 }
 
 /* Bits 0 to 15 may be anything; of bits 16 to 23 those nobody defined must not be set. */
-static void unknown_features(void **state) {
-    (void)state;
+TEST(unknown_features) {
     assert_int_equal(PRIVATE_DATA_FEATURE_HANDSHAKE, 1u << 16);
     assert_int_equal(PRIVATE_DATA_FEATURE_HMAC, 1u << 17);
     for (unsigned bit = 0; bit < 24; bit++) {
@@ -270,8 +258,7 @@ static void unknown_features(void **state) {
 }
 
 /* A proposal with a key and no proof, a proof and no key, or a proof and no frame to carry it. */
-static void authentication_comes_with_a_key_and_a_greeting(void **state) {
-    (void)state;
+TEST(authentication_comes_with_a_key_and_a_greeting) {
     for (unsigned bits = 0; bits < 8; bits++) {
         bool greeting = bits & 1, hmac = bits & 2, key = bits & 4;
         uint32_t features = (greeting ? PRIVATE_DATA_FEATURE_HANDSHAKE : 0) |
@@ -285,8 +272,7 @@ static void authentication_comes_with_a_key_and_a_greeting(void **state) {
 }
 
 /* One thing after the other is broken, from the last check to the first. */
-static void the_first_check_that_fails_is_the_reason(void **state) {
-    (void)state;
+TEST(the_first_check_that_fails_is_the_reason) {
     union any_record record = record_sample(REQ), got;
     uint8_t bytes[256];
     record_encode(REQ, &record, bytes);
@@ -328,8 +314,7 @@ static void the_first_check_that_fails_is_the_reason(void **state) {
     assert_int_equal(record_decode(REP, &got, later_rep, 4), SLUICE_REASON_VERSION);
 }
 
-static void values_out_of_range(void **state) {
-    (void)state;
+TEST(values_out_of_range) {
     for (unsigned eager = 0; eager < 256; eager++)
         for (unsigned message = 0; message < 256; message++) {
             bool good = eager >= 9 && eager <= 16 && message >= eager && message <= 40;
@@ -355,25 +340,4 @@ static void values_out_of_range(void **state) {
         record_encode(REP, &rep, bytes);
         assert_int_equal(private_data_rep_decode(&got.rep, bytes, 196), expected);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(req_layout),
-        cmocka_unit_test(rep_layout),
-        cmocka_unit_test(rej_layout),
-        cmocka_unit_test(every_field_is_read_where_it_is_written),
-        cmocka_unit_test(a_reason_nobody_knows_is_passed_on),
-        cmocka_unit_test(round_trip_at_every_padding),
-        cmocka_unit_test(truncated_at_every_length),
-        cmocka_unit_test(padding_must_be_zero),
-        cmocka_unit_test(wrong_magic),
-        cmocka_unit_test(wrong_length_field),
-        cmocka_unit_test(wrong_version),
-        cmocka_unit_test(unknown_features),
-        cmocka_unit_test(authentication_comes_with_a_key_and_a_greeting),
-        cmocka_unit_test(the_first_check_that_fails_is_the_reason),
-        cmocka_unit_test(values_out_of_range),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

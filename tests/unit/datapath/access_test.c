@@ -58,8 +58,7 @@ static int try(struct memory *m, enum how how, const sluice_token *token, uint64
     return SLUICE_EINVAL;
 }
 
-static void a_revoked_token_reaches_nothing(void **state) {
-    (void)state;
+TEST(a_revoked_token_reaches_nothing) {
     for (unsigned how = 0; how < HOWS; how++) {
         struct memory m;
         sluice_error e = {0};
@@ -94,8 +93,7 @@ static void a_revoked_token_reaches_nothing(void **state) {
     }
 }
 
-static void a_closed_region_reaches_nothing(void **state) {
-    (void)state;
+TEST(a_closed_region_reaches_nothing) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     assert_int_equal(sluice_region_close(m.there), 0);
@@ -105,8 +103,7 @@ static void a_closed_region_reaches_nothing(void **state) {
 }
 
 /* What is of no region: the memory that messages arrive in, by its true address and key. */
-static void without_a_region_a_peer_reaches_nothing(void **state) {
-    (void)state;
+TEST(without_a_region_a_peer_reaches_nothing) {
     for (unsigned how = 0; how < HOWS; how++) {
         struct memory m;
         sluice_msg *msg;
@@ -125,8 +122,7 @@ static void without_a_region_a_peer_reaches_nothing(void **state) {
 }
 
 /* The device keeps what the region as a whole allows, whatever a forged token says. */
-static void rights_and_range_of_a_region_are_kept_by_the_device(void **state) {
-    (void)state;
+TEST(rights_and_range_of_a_region_are_kept_by_the_device) {
     static const struct {
         uint32_t rights;
         enum how how;
@@ -158,8 +154,7 @@ static void rights_and_range_of_a_region_are_kept_by_the_device(void **state) {
     }
 }
 
-static void a_token_of_another_peer_does_not_work_here(void **state) {
-    (void)state;
+TEST(a_token_of_another_peer_does_not_work_here) {
     struct memory m;
     struct side third;
     sluice_error e = {0};
@@ -181,8 +176,7 @@ static void a_token_of_another_peer_does_not_work_here(void **state) {
 
 /* ---- found by the call ------------------------------------------------------------------------- */
 
-static void what_can_be_checked_fails_with_the_call(void **state) {
-    (void)state;
+TEST(what_can_be_checked_fails_with_the_call) {
     struct memory m;
     sluice_token part, none = {{0}};
     memory_open(&m, 65536, PAIR_LINK());
@@ -224,8 +218,7 @@ static void what_can_be_checked_fails_with_the_call(void **state) {
 }
 
 /* Nobody touches this memory: it costs nothing. */
-static void no_more_than_a_gigabyte_at_a_time(void **state) {
-    (void)state;
+TEST(no_more_than_a_gigabyte_at_a_time) {
     struct memory m;
     sluice_region *large;
     sluice_error e = {0};
@@ -243,8 +236,7 @@ static void no_more_than_a_gigabyte_at_a_time(void **state) {
     munmap(untouched, bytes);
 }
 
-static void a_device_without_atomics_says_so(void **state) {
-    (void)state;
+TEST(a_device_without_atomics_says_so) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     pair_session(&m.pair.b)->connection.lacks = FABRIC_LACKS_ATOMICS;
@@ -258,8 +250,7 @@ static void a_device_without_atomics_says_so(void **state) {
 
 /* ---- tokens ------------------------------------------------------------------------------------ */
 
-static void a_token_is_32_bytes_in_network_order(void **state) {
-    (void)state;
+TEST(a_token_is_32_bytes_in_network_order) {
     static const uint8_t front[24] = {'S',  'T',  1,    5,    0x12, 0x34, 0x56, 0x78,
                                       0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08,
                                       0,    0,    0,    0,    0,    1,    0,    2};
@@ -272,8 +263,7 @@ static void a_token_is_32_bytes_in_network_order(void **state) {
 }
 
 /* Every single bit counts, and so do values that no token has, well checked or not. */
-static void what_is_no_token_is_seen(void **state) {
-    (void)state;
+TEST(what_is_no_token_is_seen) {
     struct token token = {7, 1, 4096, 100}, got;
     sluice_token out;
     token_put(&out, &token);
@@ -289,20 +279,4 @@ static void what_is_no_token_is_seen(void **state) {
         token_put(&out, &wrong[i]);
         assert_false(token_get(&got, &out));
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_revoked_token_reaches_nothing),
-        cmocka_unit_test(a_closed_region_reaches_nothing),
-        cmocka_unit_test(without_a_region_a_peer_reaches_nothing),
-        cmocka_unit_test(rights_and_range_of_a_region_are_kept_by_the_device),
-        cmocka_unit_test(a_token_of_another_peer_does_not_work_here),
-        cmocka_unit_test(what_can_be_checked_fails_with_the_call),
-        cmocka_unit_test(no_more_than_a_gigabyte_at_a_time),
-        cmocka_unit_test(a_device_without_atomics_says_so),
-        cmocka_unit_test(a_token_is_32_bytes_in_network_order),
-        cmocka_unit_test(what_is_no_token_is_seen),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

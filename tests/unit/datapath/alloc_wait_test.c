@@ -216,8 +216,7 @@ static void one_way(int (*ask)(struct pair *), enum way way, bool elsewhere) {
     pair_close(&p);
 }
 
-static void who_waits_for_memory_hears_of_it_whichever_way_it_comes(void **state) {
-    (void)state;
+TEST(who_waits_for_memory_hears_of_it_whichever_way_it_comes) {
     for (enum way way = 0; way < WAYS; way++)
         for (unsigned i = 0; i < sizeof asks / sizeof asks[0]; i++)
             for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
@@ -236,8 +235,7 @@ static void *sleep_in_poll(void *arg) {
     return NULL;
 }
 
-static void a_loop_that_sleeps_gives_back_what_its_cache_has(void **state) {
-    (void)state;
+TEST(a_loop_that_sleeps_gives_back_what_its_cache_has) {
     struct pair p;
     struct helper h;
     pthread_t sleeper;
@@ -266,8 +264,7 @@ static void a_loop_that_sleeps_gives_back_what_its_cache_has(void **state) {
 }
 
 /* It is told when it may have what it wants, not of each little that comes back. */
-static void small_returns_bring_no_writable_to_who_wants_much(void **state) {
-    (void)state;
+TEST(small_returns_bring_no_writable_to_who_wants_much) {
     enum { MUCH = 200000, SPAN_OF_SIZE = 31 };
     struct pair p;
     sluice_msg *msg = NULL;
@@ -302,8 +299,7 @@ static struct ibv_mr *refuse(struct ibv_pd *pd, void *addr, size_t length, int a
 }
 
 /* What nobody could ever give back is no reason to wait; what a session holds for good is not either. */
-static void without_memory_that_could_come_back_it_is_enomem(void **state) {
-    (void)state;
+TEST(without_memory_that_could_come_back_it_is_enomem) {
     struct pair p;
     sluice_msg *small, *large;
     pair_open(&p, PAIR_NODE(.memory_bytes_max = 64 * MIB), PAIR_LINK());
@@ -327,14 +323,4 @@ static void without_memory_that_could_come_back_it_is_enomem(void **state) {
     assert_int_equal(sluice_alloc(p.a.node, 16 * MIB, &large), SLUICE_ENOMEM);
     pair_expect_nothing(&p, &p.a);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_waits_for_memory_hears_of_it_whichever_way_it_comes),
-        cmocka_unit_test(a_loop_that_sleeps_gives_back_what_its_cache_has),
-        cmocka_unit_test(small_returns_bring_no_writable_to_who_wants_much),
-        cmocka_unit_test(without_memory_that_could_come_back_it_is_enomem),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,7 @@
 
 #define BYTES 65536u
 
-static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
-    (void)state;
+TEST(memory_that_goes_before_it_was_read_is_the_peers_end) {
     struct pair p;
     memset(&p, 0, sizeof p);
     pair_open(&p, PAIR_NODE(.rendezvous_bytes = BYTES - 1, .rendezvous = SLUICE_RENDEZVOUS_READ),
@@ -16,11 +15,4 @@ static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
     pair_connect(&p, PAIR_LINK());
     announced_lost(&p, BYTES);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_goes_before_it_was_read_is_the_peers_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,14 +176,9 @@ static bool net = true, near = false;
 #define WAY_TEST(fn, way)                                                                          \
     { #fn " (" #way ")", fn, open_pair, close_pair, &(way) }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        WAY_TEST(messages_wake_it_without_the_engine, net),
-        WAY_TEST(messages_wake_it_without_the_engine, near),
-        WAY_TEST(a_wake_of_the_application_wakes_it, net),
-        WAY_TEST(it_looks_again_only_where_sleeps_are_short, near),
-        WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, net),
-        WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, near),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(WAY_TEST(messages_wake_it_without_the_engine, net),
+           WAY_TEST(messages_wake_it_without_the_engine, near),
+           WAY_TEST(a_wake_of_the_application_wakes_it, net),
+           WAY_TEST(it_looks_again_only_where_sleeps_are_short, near),
+           WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, net),
+           WAY_TEST(a_loop_whose_descriptor_is_used_is_told_there, near));

@@ -29,8 +29,7 @@ static const struct hostile {
     {"a wrong item behind good ones", 48, 0, {ITEM(1, 0), 0, ITEM(1, 0), 0, ITEM(99, 0)}},
 };
 
-static void a_pack_that_is_wrong_delivers_nothing(void **state) {
-    (void)state;
+TEST(a_pack_that_is_wrong_delivers_nothing) {
     for (unsigned i = 0; i < sizeof hostile / sizeof *hostile; i++) {
         const struct hostile *h = &hostile[i];
         struct pair p;
@@ -48,8 +47,7 @@ static void a_pack_that_is_wrong_delivers_nothing(void **state) {
     }
 }
 
-static void requests_and_replies_are_known_in_packs(void **state) {
-    (void)state;
+TEST(requests_and_replies_are_known_in_packs) {
     struct coalesce_item item;
     uint64_t words[] = {ITEM(FRAME_REQUEST, 8), 77, 5, ITEM(FRAME_REPLY, 3), 78, 5};
     const uint8_t *payload = (const uint8_t *)words;
@@ -66,8 +64,7 @@ static void requests_and_replies_are_known_in_packs(void **state) {
 }
 
 /* A peer that can write to the frame does so after it was checked. */
-static void a_pack_that_changes_while_it_waits_ends_the_session(void **state) {
-    (void)state;
+TEST(a_pack_that_changes_while_it_waits_ends_the_session) {
     const struct {
         unsigned word;
         uint64_t value;
@@ -94,13 +91,4 @@ static void a_pack_that_changes_while_it_waits_ends_the_session(void **state) {
         assert_int_equal(pool_in_use(p.a.node->pool), 0);
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pack_that_is_wrong_delivers_nothing),
-        cmocka_unit_test(requests_and_replies_are_known_in_packs),
-        cmocka_unit_test(a_pack_that_changes_while_it_waits_ends_the_session),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

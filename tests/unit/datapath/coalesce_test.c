@@ -57,7 +57,7 @@ static void expect_window_empty(const struct side *side) {
 
 /* ---- what goes into a frame ------------------------------------------------------------------ */
 
-static void a_pack_is_one_frame_and_one_credit(void **state) {
+PAIR_WITH(pair_connected, a_pack_is_one_frame_and_one_credit) {
     struct pair *p = *state;
     struct session *a = pair_session(&p->a), *b = pair_session(&p->b);
     uint64_t frames = loop_totals(p->b.loop)->frames_sent, posts = loop_totals(p->b.loop)->posts;
@@ -76,7 +76,7 @@ static void a_pack_is_one_frame_and_one_credit(void **state) {
     expect_window_empty(&p->b);
 }
 
-static void a_frame_never_waits_to_fill(void **state) {
+PAIR_WITH(pair_connected, a_frame_never_waits_to_fill) {
     struct pair *p = *state;
     uint64_t frames = loop_totals(p->b.loop)->frames_sent;
     assert_int_equal(pair_send(&p->b, 64, 1, NULL), 0); /* posted at once, alone */
@@ -124,14 +124,12 @@ static void keep_order(uint32_t without) {
     pair_close(&p);
 }
 
-static void messages_keep_their_order_among_other_frames(void **state) {
-    (void)state;
+TEST(messages_keep_their_order_among_other_frames) {
     keep_order(0);
     keep_order(WITHOUT_RENDEZVOUS);
 }
 
-static void every_small_size_is_packed_whole_and_aligned(void **state) {
-    (void)state;
+TEST(every_small_size_is_packed_whole_and_aligned) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 1024));
     pair_connect(&p, PAIR_LINK(.window_messages = 4096));
@@ -158,8 +156,7 @@ static void every_small_size_is_packed_whole_and_aligned(void **state) {
     pair_close(&p);
 }
 
-static void the_smallest_frames_carry_packs_too(void **state) {
-    (void)state;
+TEST(the_smallest_frames_carry_packs_too) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 512), PAIR_LINK());
     pair_connect(&p, PAIR_LINK(.window_messages = 200));
@@ -172,7 +169,7 @@ static void the_smallest_frames_carry_packs_too(void **state) {
     pair_close(&p);
 }
 
-static void nothing_of_earlier_messages_lies_between_items(void **state) {
+PAIR_WITH(pair_connected, nothing_of_earlier_messages_lies_between_items) {
     struct pair *p = *state;
     sluice_event events[2];
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
@@ -214,8 +211,7 @@ static void *send_from_a_thread(void *arg) {
     return NULL;
 }
 
-static void outcomes_and_window_are_exact(void **state) {
-    (void)state;
+TEST(outcomes_and_window_are_exact) {
     enum { ROUNDS = 40, OWN = 20, FOREIGN = 30 };
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 8));
@@ -264,7 +260,7 @@ static void outcomes_and_window_are_exact(void **state) {
 }
 
 /* A window smaller than what inline packs hold before one of them would be signalled. */
-static void a_full_window_of_packs_opens_again(void **state) {
+PAIR_WITH(pair_opened, a_full_window_of_packs_opens_again) {
     struct pair *p = *state;
     unsigned received = 0, sent = 0;
     pair_connect(p, PAIR_LINK(.window_messages = 16));
@@ -279,7 +275,7 @@ static void a_full_window_of_packs_opens_again(void **state) {
     assert_int_equal(received, 3000);
 }
 
-static void a_deadline_leaves_a_message_out_of_its_pack(void **state) {
+PAIR_WITH(pair_connected, a_deadline_leaves_a_message_out_of_its_pack) {
     struct pair *p = *state;
     unsigned late = 0, good = 0;
     sluice_event event;
@@ -320,8 +316,7 @@ static void echo(const sluice_event *event, void *arg) {
         assert_int_equal(sluice_send(event->session, event->msg, NULL), 0);
 }
 
-static void answers_to_a_pack_share_a_frame(void **state) {
-    (void)state;
+TEST(answers_to_a_pack_share_a_frame) {
     struct pair p;
     unsigned received = 0;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.handler = echo, .handler_arg = &p.a));
@@ -339,7 +334,7 @@ static void answers_to_a_pack_share_a_frame(void **state) {
 
 /* ---- what becomes of the frame ---------------------------------------------------------------- */
 
-static void an_array_smaller_than_a_pack_gets_the_rest_later(void **state) {
+PAIR_WITH(pair_connected, an_array_smaller_than_a_pack_gets_the_rest_later) {
     struct pair *p = *state;
     sluice_event events[7];
     unsigned received = 0;
@@ -357,8 +352,7 @@ static void an_array_smaller_than_a_pack_gets_the_rest_later(void **state) {
     settle(p);
 }
 
-static void what_is_kept_or_sent_on_pins_no_frame(void **state) {
-    (void)state;
+TEST(what_is_kept_or_sent_on_pins_no_frame) {
     enum { COUNT = 30 };
     struct pair p;
     sluice_msg *kept[COUNT];
@@ -405,8 +399,7 @@ static void what_is_kept_or_sent_on_pins_no_frame(void **state) {
     pair_close(&p);
 }
 
-static void without_memory_the_rest_of_a_pack_waits(void **state) {
-    (void)state;
+TEST(without_memory_the_rest_of_a_pack_waits) {
     enum { MAX = 20000 };
     static sluice_msg *hoard[MAX];
     struct pair p;
@@ -449,8 +442,7 @@ static void without_memory_the_rest_of_a_pack_waits(void **state) {
     pair_close(&p);
 }
 
-static void without_memory_for_a_pack_each_goes_by_itself(void **state) {
-    (void)state;
+TEST(without_memory_for_a_pack_each_goes_by_itself) {
     enum { MAX = 20000 };
     static sluice_msg *hoard[MAX];
     struct pair p;
@@ -486,8 +478,7 @@ static void without_memory_for_a_pack_each_goes_by_itself(void **state) {
 }
 
 /* Whatever ends while messages of a pack are lent, or wait: all memory comes back, once. */
-static void a_session_ends_while_its_packs_are_lent(void **state) {
-    (void)state;
+TEST(a_session_ends_while_its_packs_are_lent) {
     for (unsigned way = 0; way < 6; way++) {
         struct pair p;
         sluice_event events[8];
@@ -528,25 +519,4 @@ static void a_session_ends_while_its_packs_are_lent(void **state) {
         sluice_free(kept);
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_connected, a_pack_is_one_frame_and_one_credit),
-        PAIR_WITH(pair_connected, a_frame_never_waits_to_fill),
-        cmocka_unit_test(messages_keep_their_order_among_other_frames),
-        cmocka_unit_test(every_small_size_is_packed_whole_and_aligned),
-        cmocka_unit_test(the_smallest_frames_carry_packs_too),
-        PAIR_WITH(pair_connected, nothing_of_earlier_messages_lies_between_items),
-        cmocka_unit_test(outcomes_and_window_are_exact),
-        PAIR_WITH(pair_opened, a_full_window_of_packs_opens_again),
-        PAIR_WITH(pair_connected, a_deadline_leaves_a_message_out_of_its_pack),
-        cmocka_unit_test(answers_to_a_pack_share_a_frame),
-        PAIR_WITH(pair_connected, an_array_smaller_than_a_pack_gets_the_rest_later),
-        cmocka_unit_test(what_is_kept_or_sent_on_pins_no_frame),
-        cmocka_unit_test(without_memory_the_rest_of_a_pack_waits),
-        cmocka_unit_test(without_memory_for_a_pack_each_goes_by_itself),
-        cmocka_unit_test(a_session_ends_while_its_packs_are_lent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

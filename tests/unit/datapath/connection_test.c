@@ -18,7 +18,7 @@ static void complete(struct side *side, uint64_t wr_id) {
     send_completed(side->loop, &wc);
 }
 
-static void a_completion_of_an_earlier_connection_gives_nothing_back(void **state) {
+PAIR_WITH(pair_connected, a_completion_of_an_earlier_connection_gives_nothing_back) {
     struct pair *p = *state;
     struct session *s = post_one(p);
     uint32_t used = sq_used(s);
@@ -32,7 +32,7 @@ static void a_completion_of_an_earlier_connection_gives_nothing_back(void **stat
     assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 4000, 1));
 }
 
-static void each_connection_has_another_number(void **state) {
+PAIR_WITH(pair_opened, each_connection_has_another_number) {
     struct pair *p = *state;
     uint8_t last = 0;
     for (unsigned i = 0; i < 5; i++) {
@@ -44,12 +44,4 @@ static void each_connection_has_another_number(void **state) {
         pair_expect(p, &p->b, SLUICE_CLOSED);
         pair_expect(p, &p->a, SLUICE_CLOSED);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_connected, a_completion_of_an_earlier_connection_gives_nothing_back),
-        PAIR_WITH(pair_opened, each_connection_has_another_number),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,8 +47,7 @@ static uint32_t info_of(struct side *side, bool shared) {
     return shared ? info.shared : info.granted;
 }
 
-static void every_peer_begins_with_four(void **state) {
-    (void)state;
+TEST(every_peer_begins_with_four) {
     EACH_KIND(flag) {
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 512, .flags = flag));
@@ -64,8 +63,7 @@ static void every_peer_begins_with_four(void **state) {
     }
 }
 
-static void a_stream_has_all_its_credits_after_a_few_round_trips(void **state) {
-    (void)state;
+TEST(a_stream_has_all_its_credits_after_a_few_round_trips) {
     static const uint32_t most[] = {4, 5, 32, 33, 1024};
     EACH_KIND(flag) {
         for (unsigned i = 0; i < sizeof most / sizeof *most; i++) {
@@ -90,7 +88,7 @@ static void a_stream_has_all_its_credits_after_a_few_round_trips(void **state) {
     }
 }
 
-static void a_peer_that_says_a_word_now_and_then_gets_no_more(void **state) {
+PAIR_WITH(pair_connected, a_peer_that_says_a_word_now_and_then_gets_no_more) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 50; i++) {
         assert_int_equal(pair_send(&p->b, 10, i, NULL), 0);
@@ -101,8 +99,7 @@ static void a_peer_that_says_a_word_now_and_then_gets_no_more(void **state) {
     assert_uint_in_range(pair_session(&p->a)->connection.credits.granted, 4, 8);
 }
 
-static void a_quiet_peer_gives_back_all_but_four(void **state) {
-    (void)state;
+TEST(a_quiet_peer_gives_back_all_but_four) {
     EACH_KIND(flag) {
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = flag));
@@ -126,7 +123,7 @@ static void a_quiet_peer_gives_back_all_but_four(void **state) {
     }
 }
 
-static void a_busy_peer_keeps_its_credits(void **state) {
+PAIR_WITH(pair_connected, a_busy_peer_keeps_its_credits) {
     struct pair *p = *state;
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
     for (unsigned i = 0; i < 20; i++) {
@@ -138,8 +135,7 @@ static void a_busy_peer_keeps_its_credits(void **state) {
     }
 }
 
-static void false_recalls_and_returns_close_the_session(void **state) {
-    (void)state;
+TEST(false_recalls_and_returns_close_the_session) {
     static const struct frame lies[] = {
         {.type = FRAME_RETURN, .total = 0},       {.type = FRAME_RETURN, .total = 1},
         {.type = FRAME_RECALL, .total = 3},       {.type = FRAME_RECALL, .total = 0},
@@ -163,8 +159,7 @@ static void false_recalls_and_returns_close_the_session(void **state) {
     }
 }
 
-static void replies_have_receives_of_their_own(void **state) {
-    (void)state;
+TEST(replies_have_receives_of_their_own) {
     EACH_KIND(flag) {
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = flag));
@@ -188,17 +183,4 @@ static void replies_have_receives_of_their_own(void **state) {
         assert_int_equal(pool_in_use(p.b.node->rx_pool), buffers);
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_peer_begins_with_four),
-        cmocka_unit_test(a_stream_has_all_its_credits_after_a_few_round_trips),
-        PAIR_WITH(pair_connected, a_peer_that_says_a_word_now_and_then_gets_no_more),
-        cmocka_unit_test(a_quiet_peer_gives_back_all_but_four),
-        PAIR_WITH(pair_connected, a_busy_peer_keeps_its_credits),
-        cmocka_unit_test(false_recalls_and_returns_close_the_session),
-        cmocka_unit_test(replies_have_receives_of_their_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

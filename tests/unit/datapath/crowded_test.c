@@ -54,8 +54,7 @@ static void fill(struct crowd *c) {
     }
 }
 
-static void closed_is_not_crowded_out(void **state) {
-    (void)state;
+TEST(closed_is_not_crowded_out) {
     struct crowd c;
     open_crowd(&c);
     struct session *s = pair_session(&c.p.a); /* the listener's end of the other */
@@ -77,8 +76,7 @@ static void closed_is_not_crowded_out(void **state) {
     pair_close(&c.p);
 }
 
-static void a_wake_is_not_crowded_out(void **state) {
-    (void)state;
+TEST(a_wake_is_not_crowded_out) {
     struct crowd c;
     open_crowd(&c);
     fill(&c);
@@ -91,8 +89,7 @@ static void a_wake_is_not_crowded_out(void **state) {
 }
 
 /* Somebody wakes the loop before every poll: every other event is a message all the same. */
-static void messages_are_not_crowded_out(void **state) {
-    (void)state;
+TEST(messages_are_not_crowded_out) {
     struct crowd c;
     open_crowd(&c);
     fill(&c);
@@ -103,13 +100,4 @@ static void messages_are_not_crowded_out(void **state) {
     }
     assert_uint_in_range(c.messages, BACKLOG / 2 - 1, BACKLOG / 2 + 1);
     pair_close(&c.p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_is_not_crowded_out),
-        cmocka_unit_test(a_wake_is_not_crowded_out),
-        cmocka_unit_test(messages_are_not_crowded_out),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,8 +54,7 @@ static void open_connected(struct pair *p) {
 }
 
 /* Each message that is inline with its header, and none else; in either case it is the one that was sent. */
-static void what_goes_inline_goes_by_extended_verbs(void **state) {
-    (void)state;
+TEST(what_goes_inline_goes_by_extended_verbs) {
     struct pair p;
     open_connected(&p);
     if (count_posts(&p.b)) {
@@ -76,8 +75,7 @@ static void what_goes_inline_goes_by_extended_verbs(void **state) {
 }
 
 /* Then by a work request, in its turn. */
-static void what_the_device_does_not_take_so_goes_by_a_work_request(void **state) {
-    (void)state;
+TEST(what_the_device_does_not_take_so_goes_by_a_work_request) {
     struct pair p;
     open_connected(&p);
     if (count_posts(&p.b)) {
@@ -97,8 +95,7 @@ static void what_the_device_does_not_take_so_goes_by_a_work_request(void **state
     pair_close(&p);
 }
 
-static void a_node_without_them_has_plain_queue_pairs(void **state) {
-    (void)state;
+TEST(a_node_without_them_has_plain_queue_pairs) {
     struct pair p;
     pair_without(WITHOUT_EXTENDED);
     open_connected(&p);
@@ -107,13 +104,4 @@ static void a_node_without_them_has_plain_queue_pairs(void **state) {
     assert_int_equal(pair_send(&p.b, 8, 1, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 8, 1));
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_goes_inline_goes_by_extended_verbs),
-        cmocka_unit_test(what_the_device_does_not_take_so_goes_by_a_work_request),
-        cmocka_unit_test(a_node_without_them_has_plain_queue_pairs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

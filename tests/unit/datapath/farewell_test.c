@@ -44,8 +44,7 @@ static void look(struct pair *p, uint64_t ns) {
     pair_turns(p, 10);
 }
 
-static void a_farewell_that_is_taken_late_is_told(void **state) {
-    (void)state;
+TEST(a_farewell_that_is_taken_late_is_told) {
     struct pair p;
     opened(&p, "qp=* send=1 delay=200ms");
     struct session *s = pair_session(&p.b);
@@ -95,8 +94,7 @@ static unsigned moves_behind(unsigned delay_ms) {
  * Much longer than silence is borne, as long as there is none. A completion tells of many sends, and of all that a busy
  * machine was too late for: the delay has to be longer than that machine's pauses.
  */
-static void a_farewell_behind_what_moves_on_is_told(void **state) {
-    (void)state;
+TEST(a_farewell_behind_what_moves_on_is_told) {
     unsigned delay_ms = 5;
     while (moves_behind(delay_ms) <= 2) {
         delay_ms *= 2;
@@ -104,8 +102,7 @@ static void a_farewell_behind_what_moves_on_is_told(void **state) {
     }
 }
 
-static void a_farewell_that_nobody_takes_is_given_up(void **state) {
-    (void)state;
+TEST(a_farewell_that_nobody_takes_is_given_up) {
     struct pair p;
     opened(&p, "qp=* send=1 delay=60s");
     struct session *s = pair_session(&p.b);
@@ -123,8 +120,7 @@ static void a_farewell_that_nobody_takes_is_given_up(void **state) {
 }
 
 /* A peer that takes one thing at a time cannot keep who hangs up. */
-static void a_farewell_has_an_end_whatever_moves(void **state) {
-    (void)state;
+TEST(a_farewell_has_an_end_whatever_moves) {
     struct pair p;
     opened(&p, "qp=* send=1 delay=20ms; qp=* send=2 delay=60s");
     struct session *s = pair_session(&p.b);
@@ -141,14 +137,4 @@ static void a_farewell_has_an_end_whatever_moves(void **state) {
     assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_LOST);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
     closed(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_farewell_that_is_taken_late_is_told),
-        cmocka_unit_test(a_farewell_behind_what_moves_on_is_told),
-        cmocka_unit_test(a_farewell_that_nobody_takes_is_given_up),
-        cmocka_unit_test(a_farewell_has_an_end_whatever_moves),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static int tagged_request(struct side *side, size_t bytes, unsigned seed, uint32
 }
 
 /* One with more behind it and the last without: one frame there, and one back. */
-static void requests_and_replies_share_frames(void **state) {
-    (void)state;
+TEST(requests_and_replies_share_frames) {
     struct pair p;
     open_pair(&p, PAIR_LINK(.requests = MANY));
     for (unsigned round = 0; round < 4; round++) {
@@ -70,8 +69,7 @@ static void requests_and_replies_share_frames(void **state) {
     pair_close(&p);
 }
 
-static void one_in_an_open_frame_goes_as_one(void **state) {
-    (void)state;
+TEST(one_in_an_open_frame_goes_as_one) {
     static const size_t sizes[] = {0, 1, 7, 8, 64, 65, 88, 89, 300, 512};
     struct pair p;
     open_pair(&p, PAIR_LINK());
@@ -90,8 +88,7 @@ static void one_in_an_open_frame_goes_as_one(void **state) {
 }
 
 /* They have their ids already, and are behind nothing that the peer could have seen. */
-static void a_request_whose_frame_was_never_posted_is_closed_and_not_unknown(void **state) {
-    (void)state;
+TEST(a_request_whose_frame_was_never_posted_is_closed_and_not_unknown) {
     struct pair p;
     open_pair(&p, PAIR_LINK());
     assert_int_equal(tagged_request(&p.b, 64, 0, 0), 0);
@@ -114,8 +111,7 @@ static void a_request_whose_frame_was_never_posted_is_closed_and_not_unknown(voi
     pair_close(&p);
 }
 
-static void a_request_in_an_open_frame_can_be_given_up(void **state) {
-    (void)state;
+TEST(a_request_in_an_open_frame_can_be_given_up) {
     struct pair p;
     open_pair(&p, PAIR_LINK());
     for (unsigned i = 0; i < 3; i++)
@@ -139,8 +135,7 @@ static void a_request_in_an_open_frame_can_be_given_up(void **state) {
 }
 
 /* What cannot go yet waits in the queue, where it is given up without a trace. */
-static void without_credits_a_request_is_not_written_into_a_frame(void **state) {
-    (void)state;
+TEST(without_credits_a_request_is_not_written_into_a_frame) {
     struct pair p;
     open_pair(&p, PAIR_LINK());
     struct session *s = pair_session(&p.b);
@@ -165,8 +160,7 @@ static void without_credits_a_request_is_not_written_into_a_frame(void **state) 
 }
 
 /* No more at once than were agreed, whichever way they take; then WRITABLE. */
-static void as_many_requests_as_were_agreed(void **state) {
-    (void)state;
+TEST(as_many_requests_as_were_agreed) {
     enum { LIMIT = 5 };
     struct pair p;
     open_pair(&p, PAIR_LINK(.requests = LIMIT));
@@ -189,16 +183,4 @@ static void as_many_requests_as_were_agreed(void **state) {
         }
     }
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_and_replies_share_frames),
-        cmocka_unit_test(one_in_an_open_frame_goes_as_one),
-        cmocka_unit_test(a_request_whose_frame_was_never_posted_is_closed_and_not_unknown),
-        cmocka_unit_test(a_request_in_an_open_frame_can_be_given_up),
-        cmocka_unit_test(without_credits_a_request_is_not_written_into_a_frame),
-        cmocka_unit_test(as_many_requests_as_were_agreed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

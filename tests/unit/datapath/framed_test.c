@@ -6,7 +6,7 @@
 
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
-static void a_received_message_is_sent_on_without_another_buffer(void **state) {
+PAIR_WITH(pair_connected, a_received_message_is_sent_on_without_another_buffer) {
     struct pair *p = *state;
     uint64_t used = 0;
     for (unsigned i = 0; i < 200; i++) {
@@ -36,7 +36,7 @@ static uint64_t buffers_taken(const struct side *side) {
 }
 
 /* And its bytes are the caller's again when the call returns. Those that wait for more share the buffer of a frame. */
-static void a_small_copy_takes_no_buffer_of_its_own(void **state) {
+PAIR_WITH(pair_connected, a_small_copy_takes_no_buffer_of_its_own) {
     struct pair *p = *state;
     static const size_t sizes[] = {1, 8, 64, 200, FABRIC_FRAMED};
     enum { SIZES = sizeof sizes / sizeof *sizes, TOGETHER = 4 };
@@ -66,7 +66,7 @@ static uint64_t on_their_way(struct side *side) {
 }
 
 /* Tokens are counted for many messages at once; the window is counted for each. */
-static void the_window_is_as_narrow_as_it_was_agreed(void **state) {
+PAIR_WITH(pair_opened, the_window_is_as_narrow_as_it_was_agreed) {
     struct pair *p = *state;
     enum { WINDOW = 5 };
     pair_connect(p, PAIR_LINK(.window_messages = WINDOW));
@@ -90,7 +90,7 @@ static void the_window_is_as_narrow_as_it_was_agreed(void **state) {
 }
 
 /* As many messages as there are bytes for, and one more where nothing is on its way. */
-static void bytes_count_as_messages_do(void **state) {
+PAIR_WITH(pair_opened, bytes_count_as_messages_do) {
     struct pair *p = *state;
     pair_connect(p, PAIR_LINK(.window_bytes = 1000));
     for (unsigned round = 0; round < 2; round++) {
@@ -104,7 +104,7 @@ static void bytes_count_as_messages_do(void **state) {
     }
 }
 
-static void an_open_frame_with_one_message_goes_as_one(void **state) {
+PAIR_WITH(pair_connected, an_open_frame_with_one_message_goes_as_one) {
     struct pair *p = *state;
     static const size_t sizes[] = {0, 1, 7, 8, 64, 65, 88, 89, 300, 512};
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
@@ -117,7 +117,7 @@ static void an_open_frame_with_one_message_goes_as_one(void **state) {
 }
 
 /* What was received, so that its buffer stays among the loans, and what is longer than is copied without a call. */
-static void what_is_sent_on_joins_an_open_frame(void **state) {
+PAIR_WITH(pair_connected, what_is_sent_on_joins_an_open_frame) {
     struct pair *p = *state;
     static const size_t sizes[] = {0, 1, 3, 4, 7, 8, 31, 64, 128, 129, 300};
     enum { SIZES = sizeof sizes / sizeof *sizes };
@@ -136,7 +136,7 @@ static void what_is_sent_on_joins_an_open_frame(void **state) {
 }
 
 /* The buffer of a message that was copied goes to a thread that waits for one, and does not stay with the loop. */
-static void a_copied_message_is_memory_for_who_waits(void **state) {
+PAIR_WITH(pair_connected, a_copied_message_is_memory_for_who_waits) {
     struct pair *p = *state;
     struct pool *pool = p->b.node->pool;
     struct pool_stats before, after;
@@ -158,8 +158,7 @@ static void a_copied_message_is_memory_for_who_waits(void **state) {
 }
 
 /* Tagged, large and other threads' messages close an open frame, and none of them overtakes it. */
-static void an_open_frame_keeps_its_place(void **state) {
-    (void)state;
+TEST(an_open_frame_keeps_its_place) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 64));
     pair_connect(&p, PAIR_LINK(.credits = 64));
@@ -182,8 +181,7 @@ static void an_open_frame_keeps_its_place(void **state) {
 }
 
 /* What lies in an open frame was accepted: a grace delivers it, and without one it gives its window back. */
-static void an_open_frame_ends_as_what_is_queued_does(void **state) {
-    (void)state;
+TEST(an_open_frame_ends_as_what_is_queued_does) {
     for (unsigned graceful = 0; graceful < 2; graceful++) {
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK());
@@ -206,8 +204,7 @@ static void an_open_frame_ends_as_what_is_queued_does(void **state) {
 }
 
 /* Of some hundred messages more are in a frame than are read and lent at once; their sizes change, and some are kept. */
-static void a_frame_of_hundreds_is_taken_apart_in_order(void **state) {
-    (void)state;
+TEST(a_frame_of_hundreds_is_taken_apart_in_order) {
     enum { COUNT = 400, SOME = 100, KEPT = 8 };
     static const int rooms[] = {256, 7, 1, 64};
     for (unsigned k = 0; k < sizeof rooms / sizeof *rooms; k++) {
@@ -248,7 +245,7 @@ static void a_frame_of_hundreds_is_taken_apart_in_order(void **state) {
 }
 
 /* The last handle a thread used is remembered, and stands for its own session only. */
-static void a_handle_that_was_used_last_does_not_outlive_its_session(void **state) {
+PAIR_WITH(pair_opened, a_handle_that_was_used_last_does_not_outlive_its_session) {
     struct pair *p = *state;
     for (unsigned round = 0; round < 3; round++) {
         pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
@@ -262,21 +259,4 @@ static void a_handle_that_was_used_last_does_not_outlive_its_session(void **stat
         p->b.session = old;
         assert_int_equal(pair_send(&p->b, 64, 0, NULL), SLUICE_ECLOSED);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_connected, a_received_message_is_sent_on_without_another_buffer),
-        PAIR_WITH(pair_connected, a_small_copy_takes_no_buffer_of_its_own),
-        PAIR_WITH(pair_opened, the_window_is_as_narrow_as_it_was_agreed),
-        PAIR_WITH(pair_opened, bytes_count_as_messages_do),
-        PAIR_WITH(pair_connected, an_open_frame_with_one_message_goes_as_one),
-        PAIR_WITH(pair_connected, what_is_sent_on_joins_an_open_frame),
-        PAIR_WITH(pair_connected, a_copied_message_is_memory_for_who_waits),
-        cmocka_unit_test(an_open_frame_keeps_its_place),
-        cmocka_unit_test(an_open_frame_ends_as_what_is_queued_does),
-        cmocka_unit_test(a_frame_of_hundreds_is_taken_apart_in_order),
-        PAIR_WITH(pair_opened, a_handle_that_was_used_last_does_not_outlive_its_session),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

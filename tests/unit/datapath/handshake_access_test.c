@@ -79,8 +79,7 @@ static void expect_nothing_reached(struct memory *m, enum ibv_wr_opcode way) {
     assert_true(memory_untouched(mine, BYTES));
 }
 
-static void before_the_proof_no_region_can_be_reached(void **state) {
-    (void)state;
+TEST(before_the_proof_no_region_can_be_reached) {
     for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         struct memory m;
         open_listener(&m, 0);
@@ -93,8 +92,7 @@ static void before_the_proof_no_region_can_be_reached(void **state) {
 }
 
 /* With a proof that is good, while the application has not decided. */
-static void before_the_decision_no_region_can_be_reached(void **state) {
-    (void)state;
+TEST(before_the_decision_no_region_can_be_reached) {
     for (unsigned i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         struct memory m;
         open_listener(&m, SLUICE_ASK);
@@ -106,8 +104,7 @@ static void before_the_decision_no_region_can_be_reached(void **state) {
     }
 }
 
-static void from_welcome_on_a_token_works(void **state) {
-    (void)state;
+TEST(from_welcome_on_a_token_works) {
     for (uint32_t flags = 0; flags <= SLUICE_ASK; flags += SLUICE_ASK) {
         struct memory m;
         open_listener(&m, flags);
@@ -131,13 +128,4 @@ static void from_welcome_on_a_token_works(void **state) {
         assert_int_equal(memory_there(&m)[16], UNTOUCHED + 1);
         memory_close(&m);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(before_the_proof_no_region_can_be_reached),
-        cmocka_unit_test(before_the_decision_no_region_can_be_reached),
-        cmocka_unit_test(from_welcome_on_a_token_works),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static void settle(struct pair *p) {
 
 /* ---- private data and decisions -------------------------------------------------------------- */
 
-static void private_data_comes_before_the_decision(void **state) {
-    (void)state;
+TEST(private_data_comes_before_the_decision) {
     struct pair p;
     int mine;
     char data[SLUICE_PRIVATE_MAX];
@@ -70,7 +69,7 @@ static void private_data_comes_before_the_decision(void **state) {
     pair_close(&p);
 }
 
-static void without_a_question_private_data_is_no_obstacle(void **state) {
+PAIR_WITH(pair_opened, without_a_question_private_data_is_no_obstacle) {
     struct pair *p = *state;
     pair_connect(p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
     cross(p);
@@ -90,8 +89,7 @@ static unsigned hoard_all(struct pair *p, sluice_msg **hoard) {
 }
 
 /* HELLO and REFUSE have memory of the reserve, as what answers a transfer has. */
-static void sessions_open_and_are_refused_with_nothing_left_to_send_with(void **state) {
-    (void)state;
+TEST(sessions_open_and_are_refused_with_nothing_left_to_send_with) {
     static sluice_msg *hoard[HOARD];
     struct pair p;
     pair_open(&p, PAIR_NODE(.memory_bytes_max = 8 << 20, .message_bytes_max = 1 << 20),
@@ -123,8 +121,7 @@ static void sessions_open_and_are_refused_with_nothing_left_to_send_with(void **
     pair_close(&p);
 }
 
-static void a_refusal_after_hello_carries_code_and_text(void **state) {
-    (void)state;
+TEST(a_refusal_after_hello_carries_code_and_text) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     pair_dial(&p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
@@ -143,8 +140,7 @@ static void a_refusal_after_hello_carries_code_and_text(void **state) {
     pair_close(&p);
 }
 
-static void a_decision_may_take_its_time_within_the_limit(void **state) {
-    (void)state;
+TEST(a_decision_may_take_its_time_within_the_limit) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK, .timeout_ns = 10 * SECOND));
     pair_dial(&p, PAIR_LINK(.private_data = "x", .private_bytes = 1, .timeout_ns = 100 * SECOND));
@@ -173,8 +169,7 @@ static void a_decision_may_take_its_time_within_the_limit(void **state) {
     pair_close(&p);
 }
 
-static void unlisten_refuses_the_undecided(void **state) {
-    (void)state;
+TEST(unlisten_refuses_the_undecided) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     pair_dial(&p, PAIR_LINK(.private_data = "x", .private_bytes = 1));
@@ -187,8 +182,7 @@ static void unlisten_refuses_the_undecided(void **state) {
 }
 
 /* Hung up by either side at any turn of the way: each side that knows it gets one CLOSED. */
-static void hanging_up_while_greeting_ends_both_sides(void **state) {
-    (void)state;
+TEST(hanging_up_while_greeting_ends_both_sides) {
     for (unsigned turns = 0; turns < 24; turns++) {
         struct pair p;
         pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
@@ -210,8 +204,7 @@ static void hanging_up_while_greeting_ends_both_sides(void **state) {
 
 /* ---- authentication -------------------------------------------------------------------------- */
 
-static void both_sides_with_the_key_come_up(void **state) {
-    (void)state;
+TEST(both_sides_with_the_key_come_up) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK, WITH_KEY));
     pair_dial(&p, PAIR_LINK(WITH_KEY, .private_data = "me", .private_bytes = 2));
@@ -256,8 +249,7 @@ static void expect_refused(struct pair *p, sluice_reason reason, enum refuser re
     settle(p);
 }
 
-static void a_wrong_key_is_refused(void **state) {
-    (void)state;
+TEST(a_wrong_key_is_refused) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     pair_dial(&p, PAIR_LINK(KEY(7, bad)));
@@ -301,8 +293,7 @@ static void say_instead(struct pair *p, struct session *s, const void *payload, 
 }
 
 /* Does not care about the listener's proof, and has no key itself. */
-static void a_dialer_that_only_claims_the_key_is_refused(void **state) {
-    (void)state;
+TEST(a_dialer_that_only_claims_the_key_is_refused) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     pair_dial(&p, PAIR_LINK(WITH_KEY));
@@ -315,8 +306,7 @@ static void a_dialer_that_only_claims_the_key_is_refused(void **state) {
     pair_close(&p);
 }
 
-static void a_replayed_request_is_refused(void **state) {
-    (void)state;
+TEST(a_replayed_request_is_refused) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     uint32_t again = pair_random_next;
@@ -331,8 +321,7 @@ static void a_replayed_request_is_refused(void **state) {
     pair_close(&p);
 }
 
-static void a_replayed_proof_is_refused(void **state) {
-    (void)state;
+TEST(a_replayed_proof_is_refused) {
     struct pair p;
     uint8_t req[PRIVATE_DATA_REQ_BYTES], rep[PRIVATE_DATA_REP_BYTES], recorded[HELLO_BYTES_MAX];
     struct auth_hello hello = {0};
@@ -378,8 +367,7 @@ static int changed_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) 
     return unchanged->accept(id, param);
 }
 
-static void what_is_changed_on_the_way_is_refused(void **state) {
-    (void)state;
+TEST(what_is_changed_on_the_way_is_refused) {
     static const struct {
         bool reply;
         uint8_t at, with;
@@ -428,8 +416,7 @@ static void what_is_changed_on_the_way_is_refused(void **state) {
 
 /* ---- before the proof ------------------------------------------------------------------------ */
 
-static void before_the_proof_a_few_receives_are_at_stake(void **state) {
-    (void)state;
+TEST(before_the_proof_a_few_receives_are_at_stake) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY, .credits = 64, .timeout_ns = 5 * SECOND));
     pair_dial(&p, PAIR_LINK(WITH_KEY, .timeout_ns = 100 * SECOND));
@@ -454,8 +441,7 @@ static void before_the_proof_a_few_receives_are_at_stake(void **state) {
 }
 
 /* Whatever else comes first ends the session, and nobody hears of it. */
-static void any_other_frame_before_hello_ends_the_session(void **state) {
-    (void)state;
+TEST(any_other_frame_before_hello_ends_the_session) {
     static const enum frame_type types[] = {FRAME_DATA,   FRAME_FRAG,    FRAME_CREDIT, FRAME_BYE,
                                             FRAME_REFUSE, FRAME_WELCOME, FRAME_ALIVE};
     for (unsigned i = 0; i < sizeof types / sizeof *types; i++) {
@@ -474,7 +460,7 @@ static void any_other_frame_before_hello_ends_the_session(void **state) {
 }
 
 /* Every length and every kind of nonsense, where HELLO is awaited. */
-static void a_malformed_hello_is_refused(void **state) {
+PAIR_WITH(pair_opened, a_malformed_hello_is_refused) {
     struct pair *p = *state;
     static const uint8_t noise[HELLO_BYTES_MAX + 60] = {[48] = 200, [49] = 7, [50] = 1};
     static const uint32_t sizes[] = {
@@ -492,8 +478,7 @@ static void a_malformed_hello_is_refused(void **state) {
     }
 }
 
-static void a_greeting_out_of_place_ends_the_session(void **state) {
-    (void)state;
+TEST(a_greeting_out_of_place_ends_the_session) {
     static const enum frame_type types[] = {FRAME_HELLO, FRAME_WELCOME, FRAME_REFUSE};
     for (unsigned i = 0; i < 6; i++) {
         struct pair p;
@@ -520,8 +505,7 @@ static uint32_t look_up(uint32_t id, void *secret, void *arg) {
     return 32;
 }
 
-static void the_hook_finds_keys(void **state) {
-    (void)state;
+TEST(the_hook_finds_keys) {
     struct pair p;
     asked = 0;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.key_lookup = look_up, .key_lookup_arg = &asked));
@@ -532,28 +516,4 @@ static void the_hook_finds_keys(void **state) {
     pair_dial(&p, PAIR_LINK(KEY(10, good)));
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_AUTH_KEY);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(private_data_comes_before_the_decision),
-        PAIR_WITH(pair_opened, without_a_question_private_data_is_no_obstacle),
-        cmocka_unit_test(sessions_open_and_are_refused_with_nothing_left_to_send_with),
-        cmocka_unit_test(a_refusal_after_hello_carries_code_and_text),
-        cmocka_unit_test(a_decision_may_take_its_time_within_the_limit),
-        cmocka_unit_test(unlisten_refuses_the_undecided),
-        cmocka_unit_test(hanging_up_while_greeting_ends_both_sides),
-        cmocka_unit_test(both_sides_with_the_key_come_up),
-        cmocka_unit_test(a_wrong_key_is_refused),
-        cmocka_unit_test(a_dialer_that_only_claims_the_key_is_refused),
-        cmocka_unit_test(a_replayed_request_is_refused),
-        cmocka_unit_test(a_replayed_proof_is_refused),
-        cmocka_unit_test(what_is_changed_on_the_way_is_refused),
-        cmocka_unit_test(before_the_proof_a_few_receives_are_at_stake),
-        cmocka_unit_test(any_other_frame_before_hello_ends_the_session),
-        PAIR_WITH(pair_opened, a_malformed_hello_is_refused),
-        cmocka_unit_test(a_greeting_out_of_place_ends_the_session),
-        cmocka_unit_test(the_hook_finds_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

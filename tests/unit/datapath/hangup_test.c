@@ -47,8 +47,7 @@ static void *of_another_thread(void *arg) {
 }
 
 /* One side dials, sends and is asked; its own outcomes are told before CLOSED. */
-static void nothing_is_accepted_after_hangup(void **state) {
-    (void)state;
+TEST(nothing_is_accepted_after_hangup) {
     for (unsigned way = 0; way < 4; way++) {
         struct calls c = {0};
         uint64_t grace = way & 1 ? 5000000000 : 0;
@@ -88,8 +87,7 @@ static void nothing_is_accepted_after_hangup(void **state) {
 }
 
 /* A listener's application that hangs up has decided: it cannot accept any more. */
-static void a_request_that_was_hung_up_cannot_be_answered(void **state) {
-    (void)state;
+TEST(a_request_that_was_hung_up_cannot_be_answered) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     pair_dial(&p, PAIR_LINK());
@@ -99,12 +97,4 @@ static void a_request_that_was_hung_up_cannot_be_answered(void **state) {
     assert_int_equal(sluice_refuse(asked, 1, "no"), SLUICE_ECLOSED);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_REFUSED);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_is_accepted_after_hangup),
-        cmocka_unit_test(a_request_that_was_hung_up_cannot_be_answered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,8 +77,7 @@ static void expect_sleep(struct stats_loop *loop, uint64_t sleeps) {
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void a_live_worker_follows(void **state) {
-    (void)state;
+TEST(a_live_worker_follows) {
     open_node(SLUICE_IDLE_BLOCK, 2);
     expect_sleep(worker(0), 0);
     assert_int_equal(get(&worker(0)->idle), SLUICE_IDLE_BLOCK);
@@ -112,8 +111,7 @@ static int rounds(void) {
 }
 
 /* Whoever switches may ring just before the worker arms its bell. */
-static void no_switch_to_spinning_is_slept_on(void **state) {
-    (void)state;
+TEST(no_switch_to_spinning_is_slept_on) {
     open_node(SLUICE_IDLE_BLOCK, 1);
     for (int i = 0, end = rounds(); i < end; i++) {
         uint64_t sleeps = get(&worker(0)->sleeps);
@@ -139,8 +137,7 @@ static void *poll_once(void *arg) {
     return (void *)(uintptr_t)(n == 1 && event.type == SLUICE_WAKE);
 }
 
-static void a_poll_that_waits_follows(void **state) {
-    (void)state;
+TEST(a_poll_that_waits_follows) {
     open_node(SLUICE_IDLE_SPIN, SLUICE_NO_WORKERS);
     sluice_error e;
     sluice_loop *loop;
@@ -217,8 +214,7 @@ static struct range { uint64_t least, most; } turns_of(int rounds) {
  * With something to spin for, adaptive makes at least the turns between two looks at the clock. Block makes few, unless
  * something else woke it just before the message, so that it slept too short a time.
  */
-static void adaptive_spins_after_a_message_and_block_does_not(void **state) {
-    (void)state;
+TEST(adaptive_spins_after_a_message_and_block_does_not) {
     char address[64];
     sluice_error e;
     sluice_listener listener;
@@ -247,8 +243,7 @@ static void adaptive_spins_after_a_message_and_block_does_not(void **state) {
 
 /* ---- refused --------------------------------------------------------------------------------- */
 
-static void what_does_not_exist_is_refused(void **state) {
-    (void)state;
+TEST(what_does_not_exist_is_refused) {
     sluice_error e;
     sluice_loop *loop;
     open_node(SLUICE_IDLE_BLOCK, 1);
@@ -270,15 +265,4 @@ static void what_does_not_exist_is_refused(void **state) {
     sluice_close(node, 0);
     assert_int_equal(sluice_worker_set_idle(closed, 0, SLUICE_IDLE_SPIN), SLUICE_ECLOSED);
     assert_int_equal(sluice_loop_set_idle(loop, SLUICE_IDLE_SPIN), SLUICE_ECLOSED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_live_worker_follows),
-        cmocka_unit_test(no_switch_to_spinning_is_slept_on),
-        cmocka_unit_test(a_poll_that_waits_follows),
-        cmocka_unit_test(adaptive_spins_after_a_message_and_block_does_not),
-        cmocka_unit_test(what_does_not_exist_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

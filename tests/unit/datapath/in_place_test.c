@@ -136,8 +136,7 @@ static bool watched(struct pair *p) {
 
 /* ---- what is sent, and by whose leave ---------------------------------------------------------- */
 
-static void plain_memory_is_sent_from_where_it_lies(void **state) {
-    (void)state;
+TEST(plain_memory_is_sent_from_where_it_lies) {
     struct pair p;
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     uint8_t *addr = map_at(NULL, AREA, 1);
@@ -165,8 +164,7 @@ static void plain_memory_is_sent_from_where_it_lies(void **state) {
     close_pair(&p);
 }
 
-static void pieces_of_every_kind_make_one_message(void **state) {
-    (void)state;
+TEST(pieces_of_every_kind_make_one_message) {
     struct pair p;
     sluice_region *region;
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
@@ -194,8 +192,7 @@ static void pieces_of_every_kind_make_one_message(void **state) {
     close_pair(&p);
 }
 
-static void small_pieces_are_copied_and_other_calls_refuse_the_flag(void **state) {
-    (void)state;
+TEST(small_pieces_are_copied_and_other_calls_refuse_the_flag) {
     struct pair p;
     sluice_msg *msg;
     uint8_t *addr = map_at(NULL, AREA, 1);
@@ -260,8 +257,7 @@ static uint8_t *replace(struct pair *p, uint8_t *addr, unsigned how, unsigned se
     return map_at(addr, AREA, seed);
 }
 
-static void memory_mapped_anew_is_sent_anew(void **state) {
-    (void)state;
+TEST(memory_mapped_anew_is_sent_anew) {
     struct pair p;
     open_pair(&p, SLUICE_REGISTRATIONS_AUTO, 0);
     if (!watched(&p)) {
@@ -283,8 +279,7 @@ static void memory_mapped_anew_is_sent_anew(void **state) {
     close_pair(&p);
 }
 
-static void memory_the_application_tells_of_is_sent_anew(void **state) {
-    (void)state;
+TEST(memory_the_application_tells_of_is_sent_anew) {
     struct pair p;
     unsigned seed = 1;
     uint8_t *addr = map_at(NULL, AREA, seed);
@@ -305,8 +300,7 @@ static void memory_the_application_tells_of_is_sent_anew(void **state) {
 }
 
 /* That the tests above would notice. */
-static void a_registration_nobody_ended_shows(void **state) {
-    (void)state;
+TEST(a_registration_nobody_ended_shows) {
     struct pair p;
     uint8_t *addr = map_at(NULL, AREA, 1);
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
@@ -338,8 +332,7 @@ static void *map_in_turn(void *arg) {
     return NULL;
 }
 
-static void memory_another_thread_maps_anew_is_sent_anew(void **state) {
-    (void)state;
+TEST(memory_another_thread_maps_anew_is_sent_anew) {
     struct pair p;
     pthread_t thread;
     open_pair(&p, SLUICE_REGISTRATIONS_AUTO, 0);
@@ -366,8 +359,7 @@ static void memory_another_thread_maps_anew_is_sent_anew(void **state) {
 }
 
 /* The child unmaps and writes its own copy; the parent's goes on, and nobody waits for anybody. */
-static void a_child_of_fork_changes_nothing(void **state) {
-    (void)state;
+TEST(a_child_of_fork_changes_nothing) {
     struct pair p;
     int go[2];
     char byte;
@@ -407,8 +399,7 @@ static void a_child_of_fork_changes_nothing(void **state) {
 
 /* ---- limits and ends --------------------------------------------------------------------------- */
 
-static void the_limit_holds_and_the_least_used_goes(void **state) {
-    (void)state;
+TEST(the_limit_holds_and_the_least_used_goes) {
     struct pair p;
     enum { AREAS = 8 };
     uint8_t *addr[AREAS];
@@ -441,8 +432,7 @@ static void the_limit_holds_and_the_least_used_goes(void **state) {
     close_pair(&p);
 }
 
-static void without_a_watch_it_is_off_and_says_so(void **state) {
-    (void)state;
+TEST(without_a_watch_it_is_off_and_says_so) {
     struct pair p;
     struct rlimit limit, none;
     uint8_t *addr = map_at(NULL, AREA, 1);
@@ -476,8 +466,7 @@ static void without_a_watch_it_is_off_and_says_so(void **state) {
 }
 
 /* Its pages belong to a file: the kernel tells nothing of them. */
-static void memory_that_cannot_be_watched_is_copied(void **state) {
-    (void)state;
+TEST(memory_that_cannot_be_watched_is_copied) {
     struct pair p;
     open_pair(&p, SLUICE_REGISTRATIONS_AUTO, 0);
     if (!watched(&p)) {
@@ -501,8 +490,7 @@ static void memory_that_cannot_be_watched_is_copied(void **state) {
     close_pair(&p);
 }
 
-static void a_session_that_ends_in_the_middle_unpins(void **state) {
-    (void)state;
+TEST(a_session_that_ends_in_the_middle_unpins) {
     uint8_t *addr = map_at(NULL, AREA, 1);
     for (unsigned way = 0; way < 8; way++) {
         struct pair p;
@@ -531,8 +519,7 @@ static void a_session_that_ends_in_the_middle_unpins(void **state) {
     munmap(addr, AREA);
 }
 
-static void a_device_that_is_gone_keeps_none(void **state) {
-    (void)state;
+TEST(a_device_that_is_gone_keeps_none) {
     struct pair p;
     uint8_t *addr = map_at(NULL, AREA, 1);
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
@@ -547,23 +534,4 @@ static void a_device_that_is_gone_keeps_none(void **state) {
     pair_expect(&p, &p.b, SLUICE_CLOSED);
     munmap(addr, AREA);
     close_pair(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain_memory_is_sent_from_where_it_lies),
-        cmocka_unit_test(pieces_of_every_kind_make_one_message),
-        cmocka_unit_test(small_pieces_are_copied_and_other_calls_refuse_the_flag),
-        cmocka_unit_test(memory_mapped_anew_is_sent_anew),
-        cmocka_unit_test(memory_the_application_tells_of_is_sent_anew),
-        cmocka_unit_test(a_registration_nobody_ended_shows),
-        cmocka_unit_test(memory_another_thread_maps_anew_is_sent_anew),
-        cmocka_unit_test(the_limit_holds_and_the_least_used_goes),
-        cmocka_unit_test(without_a_watch_it_is_off_and_says_so),
-        cmocka_unit_test(memory_that_cannot_be_watched_is_copied),
-        cmocka_unit_test(a_session_that_ends_in_the_middle_unpins),
-        cmocka_unit_test(a_device_that_is_gone_keeps_none),
-        cmocka_unit_test(a_child_of_fork_changes_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

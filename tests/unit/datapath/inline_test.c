@@ -32,7 +32,7 @@ static void as_the_profile_says(uint32_t bytes) {
         fail_msg("of profile %s nothing is said here", like);
 }
 
-static void a_node_says_what_its_sessions_will_have(void **state) {
+PAIR_WITH(pair_opened, a_node_says_what_its_sessions_will_have) {
     struct pair *p = *state;
     uint32_t before = told(p->a.node); /* of nothing that was made for a session */
     as_the_profile_says(before);
@@ -43,8 +43,7 @@ static void a_node_says_what_its_sessions_will_have(void **state) {
     assert_int_equal(pair_session(&p->b)->connection.sq.inline_max, told(p->b.node));
 }
 
-static void a_node_without_inline_says_none(void **state) {
-    (void)state;
+TEST(a_node_without_inline_says_none) {
     struct pair p;
     pair_without(WITHOUT_INLINE);
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
@@ -63,7 +62,7 @@ static bool went_inline(struct side *side) {
 }
 
 /* By work requests: the software device has a shorter way for small ones. */
-static void messages_up_to_the_limit_go_with_their_work_request(void **state) {
+PAIR_WITH(pair_connected, messages_up_to_the_limit_go_with_their_work_request) {
     struct pair *p = *state;
     uint32_t most = pair_session(&p->b)->connection.sq.inline_max - FRAME_BYTES;
     pair_session(&p->b)->framed_end = 0;
@@ -151,7 +150,7 @@ static void count_asking(sluice_node *n, bool fails) {
     n->fabric = &device.fabric;
 }
 
-static void two_that_ask_at_once_make_one_queue_pair(void **state) {
+PAIR_WITH(pair_opened, two_that_ask_at_once_make_one_queue_pair) {
     struct pair *p = *state;
     count_asking(p->a.node, false);
     uint32_t first = told(p->a.node);
@@ -160,7 +159,7 @@ static void two_that_ask_at_once_make_one_queue_pair(void **state) {
     assert_int_equal(device.asked, 1);
 }
 
-static void a_device_that_makes_none_is_asked_once(void **state) {
+PAIR_WITH(pair_opened, a_device_that_makes_none_is_asked_once) {
     struct pair *p = *state;
     count_asking(p->a.node, true);
     for (unsigned i = 0; i < 3; i++)
@@ -170,15 +169,4 @@ static void a_device_that_makes_none_is_asked_once(void **state) {
     pair_connect(p, PAIR_LINK());
     assert_int_equal(told(p->a.node), pair_session(&p->a)->connection.sq.inline_max);
     assert_int_not_equal(told(p->a.node), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_opened, a_node_says_what_its_sessions_will_have),
-        cmocka_unit_test(a_node_without_inline_says_none),
-        PAIR_WITH(pair_connected, messages_up_to_the_limit_go_with_their_work_request),
-        PAIR_WITH(pair_opened, two_that_ask_at_once_make_one_queue_pair),
-        PAIR_WITH(pair_opened, a_device_that_makes_none_is_asked_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,8 +26,7 @@ static int send_cut(struct memory *m, uint64_t total, unsigned count, unsigned k
     return status;
 }
 
-static void pieces_arrive_as_one_message(void **state) {
-    (void)state;
+TEST(pieces_arrive_as_one_message) {
     struct memory m;
     memory_open(&m, BIG, PAIR_LINK());
     const uint64_t frame = 1024 - FRAME_BYTES;
@@ -54,8 +53,7 @@ static void pieces_arrive_as_one_message(void **state) {
 }
 
 /* Nothing of the sender's memory is told to anybody: the pieces are written. */
-static void large_pieces_are_written_from_where_they_lie(void **state) {
-    (void)state;
+TEST(large_pieces_are_written_from_where_they_lie) {
     for (unsigned without = 0; without < 2; without++) {
         struct memory m;
         memory_open(&m, BIG, PAIR_LINK());
@@ -73,8 +71,7 @@ static void large_pieces_are_written_from_where_they_lie(void **state) {
     }
 }
 
-static void no_pieces_are_an_empty_message(void **state) {
-    (void)state;
+TEST(no_pieces_are_an_empty_message) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     assert_int_equal(sluice_send_pieces(m.pair.b.session, NULL, 0, SLUICE_SEND(.tag = 1)), 0);
@@ -84,8 +81,7 @@ static void no_pieces_are_an_empty_message(void **state) {
     memory_close(&m);
 }
 
-static void order_with_other_messages_is_kept(void **state) {
-    (void)state;
+TEST(order_with_other_messages_is_kept) {
     struct memory m;
     enum { COUNT = 600 };
     unsigned sent = 0, received = 0, outcomes = 0;
@@ -123,8 +119,7 @@ static void order_with_other_messages_is_kept(void **state) {
     memory_close(&m);
 }
 
-static void a_region_is_in_use_until_the_outcome(void **state) {
-    (void)state;
+TEST(a_region_is_in_use_until_the_outcome) {
     struct memory m;
     sluice_error e = {0};
     memory_open(&m, BIG, PAIR_LINK());
@@ -145,8 +140,7 @@ static void a_region_is_in_use_until_the_outcome(void **state) {
 }
 
 /* Half of a large one was posted: it ends, once, and the region is free. */
-static void a_session_that_ends_in_the_middle_lets_regions_go(void **state) {
-    (void)state;
+TEST(a_session_that_ends_in_the_middle_lets_regions_go) {
     for (unsigned way = 0; way < 4; way++) {
         struct memory m;
         unsigned outcomes = 0;
@@ -170,8 +164,7 @@ static void a_session_that_ends_in_the_middle_lets_regions_go(void **state) {
     }
 }
 
-static void a_device_with_few_sges_sends_more_frames(void **state) {
-    (void)state;
+TEST(a_device_with_few_sges_sends_more_frames) {
     for (uint32_t sges = 2; sges <= 5; sges++) {
         struct memory m;
         memory_open(&m, BIG, PAIR_LINK());
@@ -187,8 +180,7 @@ static void a_device_with_few_sges_sends_more_frames(void **state) {
     }
 }
 
-static void wrong_pieces_are_refused(void **state) {
-    (void)state;
+TEST(wrong_pieces_are_refused) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     sluice_session s = m.pair.b.session;
@@ -215,18 +207,4 @@ static void wrong_pieces_are_refused(void **state) {
     pair_expect_nothing(&m.pair, &m.pair.a);
     assert_int_equal(sluice_region_close(m.here), 0);
     memory_close(&m);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_arrive_as_one_message),
-        cmocka_unit_test(large_pieces_are_written_from_where_they_lie),
-        cmocka_unit_test(no_pieces_are_an_empty_message),
-        cmocka_unit_test(order_with_other_messages_is_kept),
-        cmocka_unit_test(a_region_is_in_use_until_the_outcome),
-        cmocka_unit_test(a_session_that_ends_in_the_middle_lets_regions_go),
-        cmocka_unit_test(a_device_with_few_sges_sends_more_frames),
-        cmocka_unit_test(wrong_pieces_are_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

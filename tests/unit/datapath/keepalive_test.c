@@ -86,9 +86,16 @@ static void assert_credits_complete(struct side *sender, struct side *receiver) 
     assert_int_equal(r->connection.rx.granted, s->connection.tx.credits);
 }
 
+static int both_keep_alive(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_with(*state, INTERVAL, INTERVAL);
+    return 0;
+}
+
 /* ---- staying --------------------------------------------------------------------------------- */
 
-static void idle_sessions_stay_and_say_so(void **state) {
+PAIR_WITH(both_keep_alive, idle_sessions_stay_and_say_so) {
     struct pair *p = *state;
     assert_int_equal(agreed(&p->a), INTERVAL);
     assert_int_equal(agreed(&p->b), INTERVAL);
@@ -106,8 +113,7 @@ static void idle_sessions_stay_and_say_so(void **state) {
     assert_true(pair_check(event.msg, 100, 1));
 }
 
-static void few_credits_are_enough(void **state) {
-    (void)state;
+TEST(few_credits_are_enough) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = INTERVAL, .credits = 4));
     pair_connect(&p, PAIR_LINK(.keepalive_ns = INTERVAL, .credits = 5));
@@ -120,8 +126,7 @@ static void few_credits_are_enough(void **state) {
     pair_close(&p);
 }
 
-static void the_longer_interval_counts(void **state) {
-    (void)state;
+TEST(the_longer_interval_counts) {
     struct pair p;
     open_with(&p, INTERVAL, INTERVAL / 4);
     assert_int_equal(agreed(&p.a), INTERVAL);
@@ -134,8 +139,7 @@ static void the_longer_interval_counts(void **state) {
     pair_close(&p);
 }
 
-static void off_on_one_side_is_off(void **state) {
-    (void)state;
+TEST(off_on_one_side_is_off) {
     for (int i = 0; i < 3; i++) {
         struct pair p;
         open_with(&p, i != 0 ? SLUICE_OFF : INTERVAL, i != 1 ? SLUICE_OFF : INTERVAL);
@@ -151,8 +155,7 @@ static void off_on_one_side_is_off(void **state) {
     }
 }
 
-static void the_default_is_ten_seconds(void **state) {
-    (void)state;
+TEST(the_default_is_ten_seconds) {
     struct pair p;
     open_with(&p, 0, 0);
     assert_int_equal(agreed(&p.a), 10 * SECOND);
@@ -162,7 +165,7 @@ static void the_default_is_ten_seconds(void **state) {
 
 /* ---- traffic --------------------------------------------------------------------------------- */
 
-static void traffic_is_not_added_to(void **state) {
+PAIR_WITH(both_keep_alive, traffic_is_not_added_to) {
     struct pair *p = *state;
     uint32_t a = posted(&p->a), b = posted(&p->b);
     for (unsigned i = 0; i < TICKS(20); i++) {
@@ -179,7 +182,7 @@ static void traffic_is_not_added_to(void **state) {
                      0);
 }
 
-static void who_only_receives_says_that_it_lives(void **state) {
+PAIR_WITH(both_keep_alive, who_only_receives_says_that_it_lives) {
     struct pair *p = *state;
     uint32_t a = posted(&p->a), b = posted(&p->b);
     for (unsigned i = 0; i < TICKS(20); i++) {
@@ -219,8 +222,7 @@ static unsigned ticks_until_closed(struct side *side, sluice_event *end, unsigne
     return 0;
 }
 
-static void a_silent_peer_is_closed(void **state) {
-    (void)state;
+TEST(a_silent_peer_is_closed) {
     for (int i = 0; i < 4; i++) {
         struct pair p;
         sluice_event end;
@@ -348,16 +350,14 @@ static uint64_t silence_beside_traffic(void) {
  * No turn finds nothing, and none hides the silence. The device's polls return nothing if another thread is inside of the
  * CQ, even where something waits: then the loop was not kept busy, and it is tried again.
  */
-static void a_silent_peer_is_closed_beside_traffic(void **state) {
-    (void)state;
+TEST(a_silent_peer_is_closed_beside_traffic) {
     for (unsigned tries = 0; silence_beside_traffic() != 0; tries++)
         assert_true(tries < 10);
 }
 
 /* ---- not blaming others ---------------------------------------------------------------------- */
 
-static void a_loop_that_was_away_blames_nobody(void **state) {
-    (void)state;
+TEST(a_loop_that_was_away_blames_nobody) {
     for (int i = 0; i < 8; i++) {
         struct pair p;
         open_with(&p, INTERVAL, INTERVAL);
@@ -374,7 +374,7 @@ static void a_loop_that_was_away_blames_nobody(void **state) {
     }
 }
 
-static void a_loop_polled_once_in_an_interval_stays_and_notices(void **state) {
+PAIR_WITH(both_keep_alive, a_loop_polled_once_in_an_interval_stays_and_notices) {
     struct pair *p = *state;
     sluice_event event;
     for (unsigned i = 0; i < TICKS(20); i++) { /* a rarely, b always */
@@ -400,8 +400,7 @@ static void a_loop_polled_once_in_an_interval_stays_and_notices(void **state) {
 }
 
 /* A full array with frames behind it: what has arrived counts though nobody has looked at it. */
-static void a_backlog_is_no_silence(void **state) {
-    (void)state;
+TEST(a_backlog_is_no_silence) {
     struct pair p;
     sluice_event event;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = INTERVAL, .credits = 512));
@@ -429,7 +428,7 @@ static void a_backlog_is_no_silence(void **state) {
 }
 
 /* A peer that has no credits cannot speak: whoever keeps them back does not blame it. */
-static void a_peer_without_credits_is_not_blamed(void **state) {
+PAIR_WITH(both_keep_alive, a_peer_without_credits_is_not_blamed) {
     struct pair *p = *state;
     unsigned sent = 0;
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
@@ -455,8 +454,7 @@ static void a_peer_without_credits_is_not_blamed(void **state) {
 
 /* ---- hostile --------------------------------------------------------------------------------- */
 
-static void broken_alives_are_refused(void **state) {
-    (void)state;
+TEST(broken_alives_are_refused) {
     static const struct {
         struct frame f;
         size_t payload;
@@ -477,8 +475,7 @@ static void broken_alives_are_refused(void **state) {
     pair_close(&p);
 }
 
-static void a_flood_of_alives_ends_with_its_credits(void **state) {
-    (void)state;
+TEST(a_flood_of_alives_ends_with_its_credits) {
     static const struct frame f = {.type = FRAME_ALIVE};
     struct pair p;
     pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK(.keepalive_ns = INTERVAL));
@@ -502,7 +499,7 @@ static void a_flood_of_alives_ends_with_its_credits(void **state) {
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* The sessions are made by hand, without a device: only what looking itself costs is counted. */
-static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
+PAIR_WITH(pair_opened, a_thousand_idle_sessions_cost_nothing_to_speak_of) {
     struct pair *p = *state;
     enum { N = 1000, SECONDS = 1000 };
     static struct session many[N];
@@ -529,33 +526,4 @@ static void a_thousand_idle_sessions_cost_nothing_to_speak_of(void **state) {
     /* 800 visits in a second: at far more than a microsecond for each still below 1 % of a CPU. */
     assert_true(l->keepalive_visits / SECONDS <= 1000);
     l->sessions = NULL;
-}
-
-static int both_keep_alive(void **state) {
-    static struct pair of_test;
-    *state = &of_test;
-    open_with(*state, INTERVAL, INTERVAL);
-    return 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(both_keep_alive, idle_sessions_stay_and_say_so),
-        cmocka_unit_test(few_credits_are_enough),
-        cmocka_unit_test(the_longer_interval_counts),
-        cmocka_unit_test(off_on_one_side_is_off),
-        cmocka_unit_test(the_default_is_ten_seconds),
-        PAIR_WITH(both_keep_alive, traffic_is_not_added_to),
-        PAIR_WITH(both_keep_alive, who_only_receives_says_that_it_lives),
-        cmocka_unit_test(a_silent_peer_is_closed),
-        cmocka_unit_test(a_silent_peer_is_closed_beside_traffic),
-        cmocka_unit_test(a_loop_that_was_away_blames_nobody),
-        PAIR_WITH(both_keep_alive, a_loop_polled_once_in_an_interval_stays_and_notices),
-        cmocka_unit_test(a_backlog_is_no_silence),
-        PAIR_WITH(both_keep_alive, a_peer_without_credits_is_not_blamed),
-        cmocka_unit_test(broken_alives_are_refused),
-        cmocka_unit_test(a_flood_of_alives_ends_with_its_credits),
-        PAIR_WITH(pair_opened, a_thousand_idle_sessions_cost_nothing_to_speak_of),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

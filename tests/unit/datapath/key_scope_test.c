@@ -165,27 +165,23 @@ static void read_with(int64_t from, size_t bytes, bool opens) {
     pair_close(&p);
 }
 
-static void the_key_opens_the_message(void **state) {
-    (void)state;
+TEST(the_key_opens_the_message) {
     read_with(0, BYTES, true);
     read_with(BYTES - 1, 1, true);
 }
 
-static void one_byte_before_it_is_refused(void **state) {
-    (void)state;
+TEST(one_byte_before_it_is_refused) {
     read_with(-1, 1, false);
     read_with(-1, 100, false);
 }
 
-static void one_byte_behind_it_is_refused(void **state) {
-    (void)state;
+TEST(one_byte_behind_it_is_refused) {
     read_with(BYTES, 1, false);
     read_with(1, BYTES, false);
 }
 
-static void writing_with_it_is_refused(void **state) {
+TEST(writing_with_it_is_refused) {
     struct pair p;
-    (void)state;
     struct rndv_tx *d = announced(&p);
     expect_write(&p.a, &p.b, d->msg->data, d->mw.rkey, 8, false);
     pair_close(&p);
@@ -211,16 +207,14 @@ static void piece_with(int64_t from, size_t bytes, bool opens) {
     pair_close(&p); /* the region ends with its node */
 }
 
-static void the_key_of_a_piece_opens_no_more_of_its_region(void **state) {
-    (void)state;
+TEST(the_key_of_a_piece_opens_no_more_of_its_region) {
     piece_with(0, BYTES, true);
     piece_with(-1, 1, false);
     piece_with(BYTES, 1, false);
 }
 
-static void after_the_outcome_it_opens_nothing(void **state) {
+TEST(after_the_outcome_it_opens_nothing) {
     struct pair p;
-    (void)state;
     struct rndv_tx *d = announced(&p);
     const uint8_t *at = d->msg->data;
     uint32_t key = d->mw.rkey;
@@ -230,9 +224,8 @@ static void after_the_outcome_it_opens_nothing(void **state) {
     pair_close(&p);
 }
 
-static void on_another_queue_pair_it_opens_nothing(void **state) {
+TEST(on_another_queue_pair_it_opens_nothing) {
     struct pair p;
-    (void)state;
     struct rndv_tx *d = announced(&p);
     if (!p.b.node->traits.exact_windows) {
         pair_close(&p);
@@ -291,17 +284,15 @@ static void write_with(int64_t to, size_t bytes, bool opens) {
     pair_close(&p);
 }
 
-static void writing_beside_the_landing_is_refused(void **state) {
-    (void)state;
+TEST(writing_beside_the_landing_is_refused) {
     skip_without_immediate();
     write_with(0, BYTES, true);
     write_with(-1, 1, false);
     write_with(BYTES, 1, false);
 }
 
-static void writing_after_the_message_is_there_is_refused(void **state) {
+TEST(writing_after_the_message_is_there_is_refused) {
     struct pair p;
-    (void)state;
     skip_without_immediate();
     struct rndv_rx *a = readied(&p);
     uint8_t *at = a->landing->data;
@@ -310,19 +301,4 @@ static void writing_after_the_message_is_there_is_refused(void **state) {
     pair_expect(&p, &p.b, SLUICE_SENT);
     expect_write(&p.b, &p.a, at, key, 8, false);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_key_opens_the_message),
-        cmocka_unit_test(one_byte_before_it_is_refused),
-        cmocka_unit_test(one_byte_behind_it_is_refused),
-        cmocka_unit_test(writing_with_it_is_refused),
-        cmocka_unit_test(the_key_of_a_piece_opens_no_more_of_its_region),
-        cmocka_unit_test(after_the_outcome_it_opens_nothing),
-        cmocka_unit_test(on_another_queue_pair_it_opens_nothing),
-        cmocka_unit_test(writing_beside_the_landing_is_refused),
-        cmocka_unit_test(writing_after_the_message_is_there_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,7 @@ static void opened(struct pair *p, uint64_t rendezvous_bytes, sluice_rendezvous 
     assert_true(p->b.node->traits.reads_unsafe && !p->b.node->traits.exact_windows);
 }
 
-static void large_messages_go_in_frames_unless_asked_otherwise(void **state) {
-    (void)state;
+TEST(large_messages_go_in_frames_unless_asked_otherwise) {
     struct pair p;
     opened(&p, 0, SLUICE_RENDEZVOUS_AUTO);
     for (unsigned i = 0; i < 4; i++)
@@ -30,8 +29,7 @@ static void large_messages_go_in_frames_unless_asked_otherwise(void **state) {
 }
 
 /* Soft-RoCE's READ may deliver wrong bytes when packets were lost. */
-static void no_message_is_read_unless_it_is_asked_for(void **state) {
-    (void)state;
+TEST(no_message_is_read_unless_it_is_asked_for) {
     for (unsigned asked = 0; asked < 2; asked++) {
         struct pair p;
         opened(&p, BYTES - 1, asked ? SLUICE_RENDEZVOUS_READ : SLUICE_RENDEZVOUS_AUTO);
@@ -44,8 +42,7 @@ static void no_message_is_read_unless_it_is_asked_for(void **state) {
 }
 
 /* Soft-RoCE takes an old acknowledgement for the end of an answer of several packets. */
-static void a_get_is_made_of_reads_of_one_packet(void **state) {
-    (void)state;
+TEST(a_get_is_made_of_reads_of_one_packet) {
     struct memory m;
     memory_open(&m, BYTES, PAIR_LINK());
     const struct session *s = pair_session(&m.pair.b);
@@ -61,8 +58,7 @@ static void a_get_is_made_of_reads_of_one_packet(void **state) {
 }
 
 /* As a kernel does with a killed process, whose memory goes before its queue pairs. */
-static void memory_that_goes_before_it_was_read_is_the_peers_end(void **state) {
-    (void)state;
+TEST(memory_that_goes_before_it_was_read_is_the_peers_end) {
     struct pair p;
     opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_READ);
     announced_lost(&p, BYTES);
@@ -75,8 +71,7 @@ static struct rndv_rx *moving(struct pair *p) {
 }
 
 /* The same where the message is written there: whether it arrived is not known, and it was no one's mistake. */
-static void memory_that_goes_before_it_was_written_is_the_peers_end(void **state) {
-    (void)state;
+TEST(memory_that_goes_before_it_was_written_is_the_peers_end) {
     struct pair p;
     opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_WRITE);
     assert_int_equal(pair_send(&p.b, BYTES, 0, SLUICE_SEND(.tag = 9)), 0);
@@ -96,13 +91,6 @@ static void memory_that_goes_before_it_was_written_is_the_peers_end(void **state
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_messages_go_in_frames_unless_asked_otherwise),
-        cmocka_unit_test(no_message_is_read_unless_it_is_asked_for),
-        cmocka_unit_test(a_get_is_made_of_reads_of_one_packet),
-        cmocka_unit_test(memory_that_goes_before_it_was_read_is_the_peers_end),
-        cmocka_unit_test(memory_that_goes_before_it_was_written_is_the_peers_end),
-    };
     setenv("SLUICE_SOFT_PROFILE", "rxe", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

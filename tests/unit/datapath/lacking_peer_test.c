@@ -24,8 +24,7 @@ static void let_peers_lack(struct pair *p, unsigned what) {
 }
 
 /* Written it would end with immediate data, and the other end takes no such announcement. */
-static void a_large_message_is_read_though_it_was_to_be_written(void **state) {
-    (void)state;
+TEST(a_large_message_is_read_though_it_was_to_be_written) {
     struct pair p;
     const size_t bytes = 300000;
     pair_open(&p, PAIR_NODE(.rendezvous = SLUICE_RENDEZVOUS_WRITE, .rendezvous_bytes = PAIR_LARGE),
@@ -43,7 +42,7 @@ static void a_large_message_is_read_though_it_was_to_be_written(void **state) {
     pair_close(&p);
 }
 
-static void an_atomic_is_refused_and_the_session_goes_on(void **state) {
+PAIR_WITH(pair_opened, an_atomic_is_refused_and_the_session_goes_on) {
     struct pair *p = *state;
     sluice_error e = {0};
     sluice_region *its;
@@ -68,7 +67,7 @@ static uint32_t asked(struct side *side) {
  * Where a completion says only that something was sent, a READ behind it says that it arrived: of a byte that the peer
  * named in the handshake that its device needs.
  */
-static void an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arrived(void **state) {
+PAIR_WITH(pair_opened, an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arrived) {
     struct pair *p = *state;
     let_peers_lack(p, FABRIC_LACKS_ARRIVAL);
     p->a.node->traits.dialer_first = true;
@@ -86,7 +85,7 @@ static void an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arriv
 }
 
 /* Nobody whose completions say it asks, whatever the other end proposes. */
-static void nobody_asks_where_completions_tell_what_arrived(void **state) {
+PAIR_WITH(pair_opened, nobody_asks_where_completions_tell_what_arrived) {
     struct pair *p = *state;
     let_peers_lack(p, 0);
     p->a.node->traits.dialer_first = true;
@@ -100,15 +99,4 @@ static void nobody_asks_where_completions_tell_what_arrived(void **state) {
     sluice_hangup(p->b.session, 0);
     pair_expect(p, &p->a, SLUICE_CLOSED);
     pair_expect(p, &p->b, SLUICE_CLOSED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_message_is_read_though_it_was_to_be_written),
-        PAIR_WITH(pair_opened, an_atomic_is_refused_and_the_session_goes_on),
-        PAIR_WITH(pair_opened,
-                  an_outcome_waits_for_a_read_where_completions_do_not_tell_what_arrived),
-        PAIR_WITH(pair_opened, nobody_asks_where_completions_tell_what_arrived),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

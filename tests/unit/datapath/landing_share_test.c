@@ -43,6 +43,13 @@ static void announce(struct pair *p, unsigned number, uint64_t bytes) {
     forge(p, FRAME_RTS, 0, bytes, words, FRAME_RTS_BYTES);
 }
 
+static int opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    open_pair(*state);
+    return 0;
+}
+
 /* The session that was opened last announces as much as it may, each message of so many bytes. */
 static void be_greedy(struct pair *p, uint64_t bytes) {
     struct session *s = pair_session(&p->b);
@@ -59,9 +66,8 @@ static void expect_large_message(struct pair *p, uint32_t bytes) {
     assert_true(pair_check(event.msg, bytes, 9));
 }
 
-static void a_session_that_holds_nothing_gets_memory(void **state) {
+TEST(a_session_that_holds_nothing_gets_memory) {
     static const uint64_t sizes[] = {100000, MIB, 2 * MIB, 4 * MIB};
-    (void)state;
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         struct pair p;
         open_pair(&p);
@@ -113,13 +119,11 @@ static void who_stands_still_goes_when_others_wait(bool fragments) {
     pair_close(&p);
 }
 
-static void who_announced_and_stands_still_goes_when_others_wait(void **state) {
-    (void)state;
+TEST(who_announced_and_stands_still_goes_when_others_wait) {
     who_stands_still_goes_when_others_wait(false);
 }
 
-static void who_began_and_stands_still_goes_when_others_wait(void **state) {
-    (void)state;
+TEST(who_began_and_stands_still_goes_when_others_wait) {
     who_stands_still_goes_when_others_wait(true);
 }
 
@@ -129,7 +133,7 @@ static void fragment(struct pair *p, unsigned flags) {
 }
 
 /* One session after the other sends a little of a message, every three seconds. */
-static void who_trickles_goes_when_others_wait(void **state) {
+PAIR_WITH(opened, who_trickles_goes_when_others_wait) {
     struct pair *p = *state;
     struct side slow[2];
     for (unsigned i = 0; i < 2; i++) {
@@ -159,7 +163,7 @@ static void who_trickles_goes_when_others_wait(void **state) {
 }
 
 /* A message in frames that waits in line, and one behind it that is announced. */
-static void what_waits_first_has_memory_first(void **state) {
+PAIR_WITH(opened, what_waits_first_has_memory_first) {
     struct pair *p = *state;
     uint64_t word = 0;
     another(p);
@@ -199,8 +203,7 @@ static uint64_t fill_reserve(struct pair *p, unsigned count, unsigned others) {
 }
 
 /* Sessions of one peer, one message each, hold what their peer may have; to others, and to new sessions, there is some. */
-static void one_peer_leaves_memory_to_others(void **state) {
-    (void)state;
+TEST(one_peer_leaves_memory_to_others) {
     struct pair p;
     open_pair(&p);
     fill_reserve(&p, 4, 0);
@@ -212,8 +215,7 @@ static void one_peer_leaves_memory_to_others(void **state) {
 }
 
 /* Whatever numbers they have: one peer holds all that it may, and each of hundreds gets its message. */
-static void no_two_peers_are_taken_for_one(void **state) {
-    (void)state;
+TEST(no_two_peers_are_taken_for_one) {
     struct pair p;
     uint64_t word = 0;
     open_pair(&p);
@@ -237,8 +239,7 @@ static void no_two_peers_are_taken_for_one(void **state) {
 }
 
 /* By number, if there is one, else by the address without its port. */
-static void a_peer_is_found_by_its_number_or_its_host(void **state) {
-    (void)state;
+TEST(a_peer_is_found_by_its_number_or_its_host) {
     struct landing_peers peers;
     landing_peers_init(&peers);
     struct landing_peer *of[] = {landing_peer_get(&peers, 7, "192.0.2.1:5"),
@@ -261,8 +262,7 @@ static void a_peer_is_found_by_its_number_or_its_host(void **state) {
 }
 
 /* It waits when its node is closed, and would be looked at again behind its CLOSED. */
-static void a_session_that_waits_for_memory_ends_once(void **state) {
-    (void)state;
+TEST(a_session_that_waits_for_memory_ends_once) {
     for (unsigned others = 3; others <= 6; others += 3) {
         struct pair p;
         open_pair(&p);
@@ -272,7 +272,7 @@ static void a_session_that_waits_for_memory_ends_once(void **state) {
     }
 }
 
-static void who_stands_still_stays_while_nobody_waits(void **state) {
+PAIR_WITH(opened, who_stands_still_stays_while_nobody_waits) {
     struct pair *p = *state;
     another(p);
     be_greedy(p, MIB);
@@ -286,7 +286,7 @@ static void who_stands_still_stays_while_nobody_waits(void **state) {
 }
 
 /* A loop that was not polled for long looks once more, after it has seen what came meanwhile. */
-static void nobody_goes_because_this_loop_was_away(void **state) {
+PAIR_WITH(opened, nobody_goes_because_this_loop_was_away) {
     struct pair *p = *state;
     struct session *slow[2];
     for (unsigned i = 0; i < 2; i++) {
@@ -303,15 +303,8 @@ static void nobody_goes_because_this_loop_was_away(void **state) {
         assert_int_equal(slow[i]->state, SESSION_UP);
 }
 
-static int opened(void **state) {
-    static struct pair of_test;
-    *state = &of_test;
-    open_pair(*state);
-    return 0;
-}
-
 /* Its peer hung up meanwhile: no queue pair is left to ask which peer it was when the message needs memory. */
-static void a_message_in_frames_is_there_after_the_queue_pair(void **state) {
+PAIR_WITH(opened, a_message_in_frames_is_there_after_the_queue_pair) {
     struct pair *p = *state;
     another(p);
     struct session *s = pair_session(&p->a);
@@ -326,22 +319,4 @@ static void a_message_in_frames_is_there_after_the_queue_pair(void **state) {
     sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, bytes, 9));
     pair_expect(p, &p->a, SLUICE_CLOSED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_session_that_holds_nothing_gets_memory),
-        cmocka_unit_test(who_announced_and_stands_still_goes_when_others_wait),
-        cmocka_unit_test(who_began_and_stands_still_goes_when_others_wait),
-        PAIR_WITH(opened, who_trickles_goes_when_others_wait),
-        PAIR_WITH(opened, what_waits_first_has_memory_first),
-        cmocka_unit_test(one_peer_leaves_memory_to_others),
-        cmocka_unit_test(no_two_peers_are_taken_for_one),
-        cmocka_unit_test(a_peer_is_found_by_its_number_or_its_host),
-        cmocka_unit_test(a_session_that_waits_for_memory_ends_once),
-        PAIR_WITH(opened, who_stands_still_stays_while_nobody_waits),
-        PAIR_WITH(opened, nobody_goes_because_this_loop_was_away),
-        PAIR_WITH(opened, a_message_in_frames_is_there_after_the_queue_pair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,8 +24,7 @@ static sluice_event expect_large(struct memory *m, uint64_t bytes) {
     return event;
 }
 
-static void a_message_goes_where_the_application_says(void **state) {
-    (void)state;
+TEST(a_message_goes_where_the_application_says) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
         worker_select_open(&m, w);
@@ -56,8 +55,7 @@ static void a_message_goes_where_the_application_says(void **state) {
     }
 }
 
-static void without_a_region_it_goes_to_memory_of_the_node(void **state) {
-    (void)state;
+TEST(without_a_region_it_goes_to_memory_of_the_node) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
         worker_select_open(&m, w);
@@ -69,8 +67,7 @@ static void without_a_region_it_goes_to_memory_of_the_node(void **state) {
     }
 }
 
-static void wrong_places_are_refused_and_asked_for_again(void **state) {
-    (void)state;
+TEST(wrong_places_are_refused_and_asked_for_again) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct memory m;
         worker_select_open(&m, w);
@@ -94,8 +91,7 @@ static void wrong_places_are_refused_and_asked_for_again(void **state) {
 }
 
 /* Before the answer, and after it at any point of the transfer: the region is free at the end. */
-static void a_session_may_end_before_the_message_is_there(void **state) {
-    (void)state;
+TEST(a_session_may_end_before_the_message_is_there) {
     for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 16; turns++)
             for (unsigned k = 0; k < 2; k++) {
@@ -126,14 +122,4 @@ static void a_session_may_end_before_the_message_is_there(void **state) {
                 assert_int_equal(sluice_region_close(m.there), 0);
                 memory_close(&m);
             }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_goes_where_the_application_says),
-        cmocka_unit_test(without_a_region_it_goes_to_memory_of_the_node),
-        cmocka_unit_test(wrong_places_are_refused_and_asked_for_again),
-        cmocka_unit_test(a_session_may_end_before_the_message_is_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,9 +47,8 @@ static void assert_idle(struct pair *p) {
     }
 }
 
-static void large_requests_and_replies_arrive_whole_both_ways(void **state) {
+TEST(large_requests_and_replies_arrive_whole_both_ways) {
     static const size_t sizes[] = {10, 8169, 64 * KIB, 300 * KIB + 1, 3000 * KIB};
-    (void)state;
     for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned swap = 0; swap < 2; swap++) {
             struct pair p;
@@ -71,9 +70,8 @@ static void large_requests_and_replies_arrive_whole_both_ways(void **state) {
         }
 }
 
-static void many_at_once_are_answered_once_each(void **state) {
+TEST(many_at_once_are_answered_once_each) {
     enum { COUNT = 60 };
-    (void)state;
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         unsigned asked = 0;
@@ -102,8 +100,7 @@ static void many_at_once_are_answered_once_each(void **state) {
 }
 
 /* The time it took to arrive, and to be looked at, counts. */
-static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
-    (void)state;
+TEST(a_large_request_whose_time_is_over_is_not_delivered) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_sides(&p, ways[w], 0, 0);
@@ -127,8 +124,7 @@ static void a_large_request_whose_time_is_over_is_not_delivered(void **state) {
     }
 }
 
-static void a_large_request_may_be_cancelled_at_any_point(void **state) {
-    (void)state;
+TEST(a_large_request_may_be_cancelled_at_any_point) {
     for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 24; turns++) {
             struct pair p;
@@ -156,8 +152,7 @@ static void a_large_request_may_be_cancelled_at_any_point(void **state) {
         }
 }
 
-static void a_request_there_can_be_no_memory_for_ends_once(void **state) {
-    (void)state;
+TEST(a_request_there_can_be_no_memory_for_ends_once) {
     for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned cancel = 0; cancel < 2; cancel++) {
             struct pair p;
@@ -178,8 +173,7 @@ static void a_request_there_can_be_no_memory_for_ends_once(void **state) {
         }
 }
 
-static void a_reply_there_can_be_no_memory_for_ends_its_request(void **state) {
-    (void)state;
+TEST(a_reply_there_can_be_no_memory_for_ends_its_request) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         open_sides(&p, ways[w], 0, 4u << 20);
@@ -243,8 +237,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool asking) {
     pair_close(&p);
 }
 
-static void a_session_may_end_at_any_point_of_large_requests(void **state) {
-    (void)state;
+TEST(a_session_may_end_at_any_point_of_large_requests) {
     for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 60; turns += turns < 20 ? STEP : 3 * STEP - STEP / 2)
             for (unsigned asking = 0; asking < 2; asking++)
@@ -252,16 +245,7 @@ static void a_session_may_end_at_any_point_of_large_requests(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(large_requests_and_replies_arrive_whole_both_ways),
-        cmocka_unit_test(many_at_once_are_answered_once_each),
-        cmocka_unit_test(a_large_request_whose_time_is_over_is_not_delivered),
-        cmocka_unit_test(a_large_request_may_be_cancelled_at_any_point),
-        cmocka_unit_test(a_request_there_can_be_no_memory_for_ends_once),
-        cmocka_unit_test(a_reply_there_can_be_no_memory_for_ends_its_request),
-        cmocka_unit_test(a_session_may_end_at_any_point_of_large_requests),
-    };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -9,8 +9,7 @@ static const uint64_t sizes[] = {0,    1,     7,     8,      63,     64,     233
 
 /* ---- moving ------------------------------------------------------------------------------------ */
 
-static void bytes_put_are_in_the_peers_memory(void **state) {
-    (void)state;
+TEST(bytes_put_are_in_the_peers_memory) {
     struct memory m;
     memory_open(&m, (8 << 20) + 2 * MARGIN, PAIR_LINK());
     for (unsigned i = 0; i < SIZES; i++) {
@@ -32,8 +31,7 @@ static void bytes_put_are_in_the_peers_memory(void **state) {
     memory_close(&m);
 }
 
-static void bytes_got_are_the_peers(void **state) {
-    (void)state;
+TEST(bytes_got_are_the_peers) {
     struct memory m;
     memory_open(&m, (8 << 20) + 2 * MARGIN, PAIR_LINK());
     for (unsigned i = 0; i < SIZES; i++) {
@@ -53,8 +51,7 @@ static void bytes_got_are_the_peers(void **state) {
 }
 
 /* Not the library's memory, at odd addresses: on the software device another way of copying. */
-static void memory_of_the_application_is_as_good(void **state) {
-    (void)state;
+TEST(memory_of_the_application_is_as_good) {
     struct memory m;
     sluice_error e = {0};
     sluice_region *mine, *its;
@@ -90,8 +87,7 @@ static void memory_of_the_application_is_as_good(void **state) {
 
 /* ---- order ------------------------------------------------------------------------------------- */
 
-static void a_message_behind_puts_finds_their_bytes(void **state) {
-    (void)state;
+TEST(a_message_behind_puts_finds_their_bytes) {
     struct memory m;
     enum { ROUNDS = 100, PUTS = 5, SIZE = 5000 };
     memory_open(&m, PUTS * SIZE, PAIR_LINK());
@@ -110,8 +106,7 @@ static void a_message_behind_puts_finds_their_bytes(void **state) {
     memory_close(&m);
 }
 
-static void a_notification_is_in_order_and_behind_its_bytes(void **state) {
-    (void)state;
+TEST(a_notification_is_in_order_and_behind_its_bytes) {
     struct memory m;
     memory_open(&m, 1 << 20, PAIR_LINK());
     const uint64_t some[] = {0, 8, 4096, 1 << 20};
@@ -136,8 +131,7 @@ static void a_notification_is_in_order_and_behind_its_bytes(void **state) {
 }
 
 /* More than there are credits: each takes one, and gives it back. */
-static void notifications_take_credits_and_puts_do_not(void **state) {
-    (void)state;
+TEST(notifications_take_credits_and_puts_do_not) {
     struct memory m;
     enum { COUNT = 500 };
     unsigned given = 0, heard = 0, done = 0;
@@ -169,8 +163,7 @@ static void notifications_take_credits_and_puts_do_not(void **state) {
     memory_close(&m);
 }
 
-static void what_is_behind_a_fence_begins_when_all_before_is_done(void **state) {
-    (void)state;
+TEST(what_is_behind_a_fence_begins_when_all_before_is_done) {
     struct memory m;
     enum { BYTES = 2 << 20 };
     memory_open(&m, 3 * BYTES, PAIR_LINK());
@@ -196,8 +189,7 @@ static void what_is_behind_a_fence_begins_when_all_before_is_done(void **state) 
     memory_close(&m);
 }
 
-static void a_fence_with_nothing_before_it_is_done_at_once(void **state) {
-    (void)state;
+TEST(a_fence_with_nothing_before_it_is_done_at_once) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK(.window_messages = 2));
     for (unsigned i = 0; i < 50; i++) {
@@ -209,8 +201,7 @@ static void a_fence_with_nothing_before_it_is_done_at_once(void **state) {
 
 /* ---- atomics ----------------------------------------------------------------------------------- */
 
-static void an_atomic_says_what_was_there(void **state) {
-    (void)state;
+TEST(an_atomic_says_what_was_there) {
     struct memory m;
     uint64_t value = 41;
     memory_open(&m, 4096, PAIR_LINK());
@@ -238,8 +229,7 @@ static void an_atomic_says_what_was_there(void **state) {
 }
 
 /* Many at a time, of two sessions: far more than the agreed depth. */
-static void atomics_of_two_sessions_sum_up(void **state) {
-    (void)state;
+TEST(atomics_of_two_sessions_sum_up) {
     struct memory m;
     enum { COUNT = 2000 };
     unsigned given[2] = {0}, done[2] = {0}, most = 0;
@@ -283,8 +273,7 @@ static void atomics_of_two_sessions_sum_up(void **state) {
 
 /* ---- window ------------------------------------------------------------------------------------ */
 
-static void operations_share_the_window_with_messages(void **state) {
-    (void)state;
+TEST(operations_share_the_window_with_messages) {
     struct memory m;
     unsigned accepted = 0, done = 0, writable = 0;
     memory_open(&m, 1 << 20, PAIR_LINK(.window_messages = 16));
@@ -309,8 +298,7 @@ static void operations_share_the_window_with_messages(void **state) {
     memory_close(&m);
 }
 
-static void a_window_full_of_fences_opens_again(void **state) {
-    (void)state;
+TEST(a_window_full_of_fences_opens_again) {
     struct memory m;
     unsigned done = 0, writable = 0;
     memory_open(&m, 1 << 20, PAIR_LINK(.window_messages = 8));
@@ -330,8 +318,7 @@ static void a_window_full_of_fences_opens_again(void **state) {
     memory_close(&m);
 }
 
-static void bytes_of_operations_count(void **state) {
-    (void)state;
+TEST(bytes_of_operations_count) {
     struct memory m;
     /* More than three quarters of it: the window does not open before the first is done. */
     memory_open(&m, 1 << 20, PAIR_LINK(.window_bytes = 70000));
@@ -350,8 +337,7 @@ static void bytes_of_operations_count(void **state) {
 /* ---- end --------------------------------------------------------------------------------------- */
 
 /* Whatever was accepted has its one outcome before CLOSED; regions are free afterwards. */
-static void a_session_that_ends_tells_of_every_operation(void **state) {
-    (void)state;
+TEST(a_session_that_ends_tells_of_every_operation) {
     enum { COUNT = 60, DONE = 10 };
     for (unsigned way = 0; way < 3; way++) {
         struct memory m;
@@ -402,8 +388,7 @@ static void a_session_that_ends_tells_of_every_operation(void **state) {
     }
 }
 
-static void an_operation_whose_time_is_over_does_nothing(void **state) {
-    (void)state;
+TEST(an_operation_whose_time_is_over_does_nothing) {
     struct memory m;
     memory_open(&m, 4 << 20, PAIR_LINK());
     sluice_session s = m.pair.b.session;
@@ -424,8 +409,7 @@ static void an_operation_whose_time_is_over_does_nothing(void **state) {
 }
 
 /* Only frames tell the peer that we live. */
-static void a_side_that_only_puts_still_says_that_it_lives(void **state) {
-    (void)state;
+TEST(a_side_that_only_puts_still_says_that_it_lives) {
     struct memory m;
     memset(&m, 0, sizeof m);
     pair_open(&m.pair, PAIR_NODE(.log = log_nothing), PAIR_LINK(.keepalive_ns = 200000000));
@@ -443,26 +427,4 @@ static void a_side_that_only_puts_still_says_that_it_lives(void **state) {
     assert_int_equal(m.pair.a.closed, 0);
     assert_int_equal(pair_session(&m.pair.a)->state, SESSION_UP);
     memory_close(&m);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_put_are_in_the_peers_memory),
-        cmocka_unit_test(bytes_got_are_the_peers),
-        cmocka_unit_test(memory_of_the_application_is_as_good),
-        cmocka_unit_test(a_message_behind_puts_finds_their_bytes),
-        cmocka_unit_test(a_notification_is_in_order_and_behind_its_bytes),
-        cmocka_unit_test(notifications_take_credits_and_puts_do_not),
-        cmocka_unit_test(what_is_behind_a_fence_begins_when_all_before_is_done),
-        cmocka_unit_test(a_fence_with_nothing_before_it_is_done_at_once),
-        cmocka_unit_test(an_atomic_says_what_was_there),
-        cmocka_unit_test(atomics_of_two_sessions_sum_up),
-        cmocka_unit_test(operations_share_the_window_with_messages),
-        cmocka_unit_test(a_window_full_of_fences_opens_again),
-        cmocka_unit_test(bytes_of_operations_count),
-        cmocka_unit_test(a_session_that_ends_tells_of_every_operation),
-        cmocka_unit_test(an_operation_whose_time_is_over_does_nothing),
-        cmocka_unit_test(a_side_that_only_puts_still_says_that_it_lives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

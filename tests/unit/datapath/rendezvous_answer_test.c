@@ -51,9 +51,8 @@ static uint64_t frames(struct pair *p) {
     return p->a.loop->totals.frames_sent + p->b.loop->totals.frames_sent;
 }
 
-static void a_large_message_that_is_answered_by_one_needs_no_other_frame(void **state) {
+TEST(a_large_message_that_is_answered_by_one_needs_no_other_frame) {
     enum { ROUNDS = 100, FIRST = 20 };
-    (void)state;
     for (unsigned i = 0; i < WAYS; i++) {
         struct pair p;
         open_way(&p, &ways[i]);
@@ -81,8 +80,7 @@ static void await_told(struct pair *p) {
     }
 }
 
-static void without_an_answer_it_is_told_in_the_next_turn_and_then_at_once(void **state) {
-    (void)state;
+TEST(without_an_answer_it_is_told_in_the_next_turn_and_then_at_once) {
     for (unsigned i = 0; i < WAYS; i++) {
         struct pair p;
         open_way(&p, &ways[i]);
@@ -121,18 +119,16 @@ static uint64_t answers_to(struct pair *p, unsigned count) {
     return p->a.loop->totals.frames_sent - before;
 }
 
-static void messages_of_one_turn_are_told_of_by_one_frame(void **state) {
+TEST(messages_of_one_turn_are_told_of_by_one_frame) {
     struct pair p;
-    (void)state;
     open_way(&p, &ways[0]);
     assert_int_equal(answers_to(&p, 8), 1);
     assert_int_equal(answers_to(&p, 1), 1);
     pair_close(&p);
 }
 
-static void a_peer_that_knows_no_other_way_is_told_of_each(void **state) {
+TEST(a_peer_that_knows_no_other_way_is_told_of_each) {
     struct pair p;
-    (void)state;
     open_way(&p, &ways[0]);
     assert_true(pair_session(&p.a)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS);
     pair_session(&p.a)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
@@ -145,8 +141,7 @@ static void a_peer_that_knows_no_other_way_is_told_of_each(void **state) {
 }
 
 /* As if it had come in a frame: what was delivered before the receiver closed was delivered. */
-static void what_was_taken_is_told_before_the_session_ends(void **state) {
-    (void)state;
+TEST(what_was_taken_is_told_before_the_session_ends) {
     for (unsigned i = 0; i < WAYS; i++) {
         struct pair p;
         sluice_event event = {0};
@@ -168,15 +163,4 @@ static void what_was_taken_is_told_before_the_session_ends(void **state) {
         pair_expect(&p, &p.b, SLUICE_CLOSED);
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_message_that_is_answered_by_one_needs_no_other_frame),
-        cmocka_unit_test(without_an_answer_it_is_told_in_the_next_turn_and_then_at_once),
-        cmocka_unit_test(messages_of_one_turn_are_told_of_by_one_frame),
-        cmocka_unit_test(a_peer_that_knows_no_other_way_is_told_of_each),
-        cmocka_unit_test(what_was_taken_is_told_before_the_session_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

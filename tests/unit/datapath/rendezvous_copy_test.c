@@ -29,10 +29,9 @@ static void receive(struct pair *p, uint32_t bytes) {
     assert_true(pair_check(event.msg, bytes, 0));
 }
 
-static void a_large_message_is_copied_by_its_receiver(void **state) {
+TEST(a_large_message_is_copied_by_its_receiver) {
     static const uint32_t sizes[] = {
         8169, 8193, 100000, RNDV_SHARE_COPIED, RNDV_SHARE_COPIED + 1, 5 * MIB + 3};
-    (void)state;
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct pair p;
         open_pair(&p);
@@ -46,10 +45,9 @@ static void a_large_message_is_copied_by_its_receiver(void **state) {
 }
 
 /* Its memory is held by nothing, as if it had come in a frame. */
-static void a_short_one_is_delivered_in_place_of_its_announcement(void **state) {
+TEST(a_short_one_is_delivered_in_place_of_its_announcement) {
     struct pair p;
     sluice_event event = {0};
-    (void)state;
     open_pair(&p);
     for (unsigned i = 0; i < 20; i++, event.type = 0) {
         assert_int_equal(pair_send(&p.b, RNDV_AT_ONCE - i % 2, i, NULL), 0);
@@ -89,10 +87,9 @@ static void watch_words(struct pair *p, unsigned refuse) {
 }
 
 /* The announcement and the answer, each where nothing is before it; the first one made what they need. */
-static void neither_frame_needs_a_work_request(void **state) {
+TEST(neither_frame_needs_a_work_request) {
     enum { COUNT = 20 };
     struct pair p;
-    (void)state;
     open_pair(&p);
     announced_send(&p, 10000);
     receive(&p, 10000);
@@ -115,9 +112,8 @@ static size_t in_use_at_rest(struct pair *p) {
 }
 
 /* The first frame asks for what the others may need, should the device take them no more. */
-static void its_memory_is_there_from_the_first_message_on(void **state) {
+TEST(its_memory_is_there_from_the_first_message_on) {
     struct pair p;
-    (void)state;
     open_pair(&p);
     announced_send(&p, 10000);
     receive(&p, 10000);
@@ -131,8 +127,7 @@ static void its_memory_is_there_from_the_first_message_on(void **state) {
 }
 
 /* Its lock may be another thread's, and its ring full. */
-static void where_the_device_takes_none_they_go_as_others_do(void **state) {
-    (void)state;
+TEST(where_the_device_takes_none_they_go_as_others_do) {
     for (unsigned refuse = 1; refuse <= 3; refuse++) {
         struct pair p;
         open_pair(&p);
@@ -153,10 +148,9 @@ static void where_the_device_takes_none_they_go_as_others_do(void **state) {
 }
 
 /* Where there is no place for its event it waits, and what comes behind it too. */
-static void short_ones_wait_for_the_application_in_order(void **state) {
+TEST(short_ones_wait_for_the_application_in_order) {
     enum { COUNT = 8 };
     struct pair p;
-    (void)state;
     open_pair(&p);
     for (unsigned i = 0; i < COUNT; i++)
         assert_int_equal(pair_send(&p.b, i % 2 ? 100 : 10000, i, NULL), 0);
@@ -169,9 +163,8 @@ static void short_ones_wait_for_the_application_in_order(void **state) {
 }
 
 /* The other sessions of the loop have their turn in between. A turn may look at a session twice. */
-static void a_turn_copies_no_more_than_its_share(void **state) {
+TEST(a_turn_copies_no_more_than_its_share) {
     struct pair p;
-    (void)state;
     open_pair(&p);
     announced_send(&p, 5 * MIB);
     const struct session *a = pair_session(&p.a);
@@ -189,9 +182,8 @@ static void a_turn_copies_no_more_than_its_share(void **state) {
     pair_close(&p);
 }
 
-static void of_a_peer_that_does_not_know_how_it_is_read(void **state) {
+TEST(of_a_peer_that_does_not_know_how_it_is_read) {
     struct pair p;
-    (void)state;
     open_pair(&p);
     assert_true(pair_session(&p.a)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_SHARED);
     pair_session(&p.b)->connection.shares = false;
@@ -215,8 +207,7 @@ static void send_in_place(struct pair *p, uint8_t *at, uint32_t bytes) {
     assert_int_equal(sluice_region_close(region), 0);
 }
 
-static void memory_of_the_sender_alone_is_read(void **state) {
-    (void)state;
+TEST(memory_of_the_sender_alone_is_read) {
     for (unsigned private = 0; private < 2; private ++) {
         struct pair p;
         uint8_t *mine = private ? malloc(100000) : NULL;
@@ -236,10 +227,9 @@ static void await_held(struct side *side, const struct session *s) {
 }
 
 /* The dialer is up while the listener has not heard so yet. */
-static void it_may_be_announced_before_the_receiver_is_up(void **state) {
+TEST(it_may_be_announced_before_the_receiver_is_up) {
     struct pair p;
     sluice_event event = {0};
-    (void)state;
     memset(&p, 0, sizeof p);
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     pair_dial(&p, PAIR_LINK());
@@ -259,20 +249,4 @@ static void it_may_be_announced_before_the_receiver_is_up(void **state) {
     pair_expect(&p, &p.a, SLUICE_UP);
     receive(&p, 100000);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_message_is_copied_by_its_receiver),
-        cmocka_unit_test(a_short_one_is_delivered_in_place_of_its_announcement),
-        cmocka_unit_test(neither_frame_needs_a_work_request),
-        cmocka_unit_test(its_memory_is_there_from_the_first_message_on),
-        cmocka_unit_test(where_the_device_takes_none_they_go_as_others_do),
-        cmocka_unit_test(short_ones_wait_for_the_application_in_order),
-        cmocka_unit_test(a_turn_copies_no_more_than_its_share),
-        cmocka_unit_test(of_a_peer_that_does_not_know_how_it_is_read),
-        cmocka_unit_test(memory_of_the_sender_alone_is_read),
-        cmocka_unit_test(it_may_be_announced_before_the_receiver_is_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

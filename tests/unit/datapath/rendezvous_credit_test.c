@@ -49,8 +49,5 @@ static void what_is_kept_holds_no_large_message_up(void **state) {
         }                                                                                          \
     }
 
-int main(void) {
-    struct CMUnitTest tests[] = {ROW(READ, 32, 6),  ROW(WRITE, 32, 6), ROW(WRITE, 32, 3),
-                                 ROW(WRITE, 16, 6), ROW(WRITE, 16, 3), ROW(WRITE, 8, 3)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW(READ, 32, 6), ROW(WRITE, 32, 6), ROW(WRITE, 32, 3), ROW(WRITE, 16, 6),
+           ROW(WRITE, 16, 3), ROW(WRITE, 8, 3));

@@ -67,7 +67,7 @@ static void open_pair(struct pair *p, sluice_rendezvous way) {
         }                                                                                          \
     }
 
-static void announcements_out_of_bounds(void **state) {
+TEST(announcements_out_of_bounds) {
     static const struct forged wrong[] = {
         RTS(100000, WORD(RNDV_NUMBERS, FRAME_DATA, RNDV_BY_READ, 1), 4096),
         RTS(100000, WORD(0xffff, FRAME_DATA, RNDV_BY_READ, 1), 4096),
@@ -89,7 +89,6 @@ static void announcements_out_of_bounds(void **state) {
         {FRAME_RTS, 0, 100000, 32, {WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096}},
         {FRAME_RTS, FRAME_FIRST, 100000, 40, {WORD(0, FRAME_DATA, RNDV_BY_READ, 1), 4096}},
     };
-    (void)state;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
@@ -99,7 +98,7 @@ static void announcements_out_of_bounds(void **state) {
 }
 
 /* Memory that the peer does not share, or not so much of it; and from a peer that said it does not know how. */
-static void copies_out_of_bounds(void **state) {
+TEST(copies_out_of_bounds) {
     static const struct forged wrong[] = {
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, UINT32_MAX), 4096),
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, 255), 0),
@@ -108,7 +107,6 @@ static void copies_out_of_bounds(void **state) {
         RTS(64u << 20, WORD(0, FRAME_DATA, RNDV_BY_COPY, 0), 0), /* its end */
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_COPY, 0), 0),
     };
-    (void)state;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_AUTO);
@@ -119,10 +117,9 @@ static void copies_out_of_bounds(void **state) {
     }
 }
 
-static void a_number_in_use_is_announced_again(void **state) {
+TEST(a_number_in_use_is_announced_again) {
     struct forged f = RTS(100000, WORD(3, FRAME_DATA, RNDV_BY_WRITE, 0));
     struct pair p;
-    (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     post(&p, &f);
     post(&p, &f);
@@ -130,10 +127,9 @@ static void a_number_in_use_is_announced_again(void **state) {
 }
 
 /* It was taken, but its sender was not told yet. */
-static void a_number_that_is_not_free_yet_is_announced_again(void **state) {
+TEST(a_number_that_is_not_free_yet_is_announced_again) {
     struct forged f = RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0));
     struct pair p;
-    (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_AUTO);
     for (unsigned i = 0; i < 5; i++) {
         struct side *from = i % 2 ? &p.a : &p.b, *to = i % 2 ? &p.b : &p.a;
@@ -147,7 +143,7 @@ static void a_number_that_is_not_free_yet_is_announced_again(void **state) {
     expect_protocol(&p);
 }
 
-static void answers_to_nothing(void **state) {
+TEST(answers_to_nothing) {
     static const struct forged wrong[] = {
         {FRAME_ATS, 0, 0, 0, {0}},
         {FRAME_ATS, 0, 15, 0, {0}},
@@ -159,7 +155,6 @@ static void answers_to_nothing(void **state) {
         {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100000}},
         {FRAME_RTR, 0, 1ull << 32, FRAME_RTR_BYTES, {4096, 1, 100000}},
     };
-    (void)state;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
@@ -178,7 +173,7 @@ static void answer(sluice_rendezvous way, const struct forged *f, unsigned times
     expect_protocol(&p);
 }
 
-static void answers_that_do_not_fit(void **state) {
+TEST(answers_that_do_not_fit) {
     static const struct forged ready = {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100000}};
     static const struct forged other_size = {FRAME_RTR, 0, 0, FRAME_RTR_BYTES, {4096, 1, 100001}};
     static const struct forged padded = {
@@ -192,7 +187,6 @@ static void answers_that_do_not_fit(void **state) {
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0, 0, 1);
     static const struct forged more_with_rts =
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0, 0, 3);
-    (void)state;
     answer(SLUICE_RENDEZVOUS_READ, &ready, 1);
     answer(SLUICE_RENDEZVOUS_READ, &taken, 2);
     answer(SLUICE_RENDEZVOUS_READ, &outcome, 1);
@@ -209,12 +203,11 @@ static void answers_that_do_not_fit(void **state) {
 }
 
 /* A peer that said it does not know of several at once. */
-static void several_answers_that_were_not_agreed_on(void **state) {
+TEST(several_answers_that_were_not_agreed_on) {
     static const struct forged wrong[] = {
         {FRAME_ATS, 0, 2ull << 32 | 1, 0, {0}},
         RTS(100000, WORD(0, FRAME_DATA, RNDV_BY_WRITE, 0), 0, 0, 1),
     };
-    (void)state;
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
@@ -225,9 +218,8 @@ static void several_answers_that_were_not_agreed_on(void **state) {
     }
 }
 
-static void writes_that_nobody_asked_for(void **state) {
+TEST(writes_that_nobody_asked_for) {
     static const uint32_t numbers[] = {0, RNDV_NUMBERS - 1, RNDV_NUMBERS, UINT32_MAX};
-    (void)state;
     for (unsigned i = 0; i < 4; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
@@ -237,10 +229,9 @@ static void writes_that_nobody_asked_for(void **state) {
 }
 
 /* An announcement that is never followed by anything holds memory until the session ends, and no longer. */
-static void a_peer_that_announces_and_goes(void **state) {
+TEST(a_peer_that_announces_and_goes) {
     struct pair p;
     sluice_event event;
-    (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     pair_rnr_provoked = true; /* more at once than it has credits for */
     for (unsigned i = 0; i < 8; i++) {
@@ -300,9 +291,8 @@ static const uint8_t *a_message_of_another(struct pair *p, uint32_t bytes, unsig
     return sluice_data(event.msg);
 }
 
-static void nobody_receives_bytes_of_another_session(void **state) {
+TEST(nobody_receives_bytes_of_another_session) {
     static const sluice_rendezvous ways[] = {SLUICE_RENDEZVOUS_READ, SLUICE_RENDEZVOUS_WRITE};
-    (void)state;
     for (unsigned way = 0; way < 2; way++) {
         struct pair p;
         open_pair(&p, ways[way]);
@@ -317,9 +307,8 @@ static void nobody_receives_bytes_of_another_session(void **state) {
 }
 
 /* What a message of its own did not cover. */
-static void nobody_receives_what_lay_behind_a_shorter_message(void **state) {
+TEST(nobody_receives_what_lay_behind_a_shorter_message) {
     struct pair p;
-    (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     const uint8_t *old = a_message_of_another(&p, LARGE, 1);
     assert_ptr_equal(a_message_of_another(&p, LESS, 2), old);
@@ -330,9 +319,8 @@ static void nobody_receives_what_lay_behind_a_shorter_message(void **state) {
 }
 
 /* The application put something of its own into a message and passed it on. */
-static void nobody_receives_what_was_sent_from_a_buffer(void **state) {
+TEST(nobody_receives_what_was_sent_from_a_buffer) {
     struct pair p;
-    (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     pair_connect(&p, PAIR_LINK(.credits = 0));
     assert_int_equal(pair_send(&p.b, LARGE, 1, NULL), 0);
@@ -350,8 +338,7 @@ static void nobody_receives_what_was_sent_from_a_buffer(void **state) {
 }
 
 /* The application wrote into a message that it was lent, or keeps, and no send ever took it. */
-static void nobody_receives_what_the_application_wrote_into_a_message(void **state) {
-    (void)state;
+TEST(nobody_receives_what_the_application_wrote_into_a_message) {
     for (unsigned kept = 0; kept < 2; kept++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
@@ -373,11 +360,10 @@ static void nobody_receives_what_the_application_wrote_into_a_message(void **sta
 }
 
 /* What the application chose is not delivered with what it has there. */
-static void nobody_receives_what_lay_where_it_was_placed(void **state) {
+TEST(nobody_receives_what_lay_where_it_was_placed) {
     struct pair p;
     sluice_error e;
     sluice_region *region;
-    (void)state;
     pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK(.credits = 0, .flags = SLUICE_RECEIVE_INTO));
     pair_connect(&p, PAIR_LINK(.credits = 0));
     assert_int_equal(sluice_region_open(p.a.node, NULL, LARGE + 2, 0, &region, &e), 0);
@@ -400,24 +386,4 @@ static void nobody_receives_what_lay_where_it_was_placed(void **state) {
     assert_int_equal(at[LARGE + 1], pair_pattern(5)[(LARGE + 1) % PAIR_PATTERN]);
     assert_int_equal(sluice_region_close(region), 0);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(announcements_out_of_bounds),
-        cmocka_unit_test(copies_out_of_bounds),
-        cmocka_unit_test(a_number_in_use_is_announced_again),
-        cmocka_unit_test(a_number_that_is_not_free_yet_is_announced_again),
-        cmocka_unit_test(answers_to_nothing),
-        cmocka_unit_test(answers_that_do_not_fit),
-        cmocka_unit_test(several_answers_that_were_not_agreed_on),
-        cmocka_unit_test(writes_that_nobody_asked_for),
-        cmocka_unit_test(a_peer_that_announces_and_goes),
-        cmocka_unit_test(nobody_receives_bytes_of_another_session),
-        cmocka_unit_test(nobody_receives_what_lay_behind_a_shorter_message),
-        cmocka_unit_test(nobody_receives_what_was_sent_from_a_buffer),
-        cmocka_unit_test(nobody_receives_what_the_application_wrote_into_a_message),
-        cmocka_unit_test(nobody_receives_what_lay_where_it_was_placed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

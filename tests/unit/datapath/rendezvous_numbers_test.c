@@ -40,8 +40,7 @@ static void open_way(struct pair *p, const struct way *way) {
     pair_grant_all(p, b, a);
 }
 
-static void as_many_are_announced_as_keep_the_way_busy(void **state) {
-    (void)state;
+TEST(as_many_are_announced_as_keep_the_way_busy) {
     for (unsigned i = 0; i < WAYS; i++) {
         struct pair p;
         open_way(&p, &ways[i]);
@@ -60,8 +59,7 @@ static void as_many_are_announced_as_keep_the_way_busy(void **state) {
     }
 }
 
-static void a_message_is_announced_where_that_is_faster(void **state) {
-    (void)state;
+TEST(a_message_is_announced_where_that_is_faster) {
     for (unsigned i = 0; i < WAYS; i++) {
         struct pair p;
         open_way(&p, &ways[i]);
@@ -87,8 +85,7 @@ static void send_all(struct pair *p) {
 }
 
 /* The answer to each large message takes a credit of its sender, and many are on their way. */
-static void who_answers_over_tcp_gets_credits_for_it(void **state) {
-    (void)state;
+TEST(who_answers_over_tcp_gets_credits_for_it) {
     struct pair p;
     memset(&p, 0, sizeof p);
     pair_open(&p, PAIR_NODE(.soft_net = SLUICE_SOFT_NET_REQUIRE), PAIR_LINK());
@@ -102,22 +99,11 @@ static void who_answers_over_tcp_gets_credits_for_it(void **state) {
 }
 
 /* So that the key is taken back at once when the peer has read the message. */
-static void an_announcement_over_tcp_is_acknowledged(void **state) {
-    (void)state;
+TEST(an_announcement_over_tcp_is_acknowledged) {
     struct pair p;
     open_way(&p, &ways[WAYS - 1]);
     announced_send(&p, BYTES);
     assert_int_equal(pair_session(&p.b)->connection.sq.unsignalled, 0);
     sluice_free(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg);
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_many_are_announced_as_keep_the_way_busy),
-        cmocka_unit_test(a_message_is_announced_where_that_is_faster),
-        cmocka_unit_test(an_announcement_over_tcp_is_acknowledged),
-        cmocka_unit_test(who_answers_over_tcp_gets_credits_for_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

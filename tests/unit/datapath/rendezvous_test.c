@@ -30,9 +30,22 @@ static void assert_nothing_kept(struct side *side, uint64_t before) {
     assert_int_equal(pool_in_use(side->node->pool), before);
 }
 
+static int open_way(void **state) {
+    static struct pair of_test;
+    sluice_rendezvous way = (sluice_rendezvous)(uintptr_t)*state;
+    *state = &of_test;
+    open_pair(*state, way);
+    return 0;
+}
+
 /* ---- delivering ------------------------------------------------------------------------------ */
 
-static void large_messages_arrive_whole(void **state) {
+/* Each in both ways that a large message can go. */
+#define WAY(name, way)                                                                             \
+    { #name "/" #way, name, open_way, pair_closed, (void *)(uintptr_t)SLUICE_RENDEZVOUS_##way }
+#define EACH_WAY(name) TEST_EACH(name, WAY(name, READ), WAY(name, WRITE))
+
+EACH_WAY(large_messages_arrive_whole) {
     struct pair *p = *state;
     static const size_t sizes[] = {8169,          16385,          64 * KIB,
                                    256 * KIB - 1, 256 * KIB,      256 * KIB + 1,
@@ -53,7 +66,7 @@ static void large_messages_arrive_whole(void **state) {
     assert_false(rndv_pending(s));
 }
 
-static void large_and_small_arrive_in_order(void **state) {
+EACH_WAY(large_and_small_arrive_in_order) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 60; i++) {
         size_t bytes = i % 3 == 0 ? 100 * KIB + i : i % 3 == 1 ? 20 : 20 * KIB;
@@ -67,7 +80,7 @@ static void large_and_small_arrive_in_order(void **state) {
     pair_expect_nothing(p, &p->a);
 }
 
-static void several_are_under_way_at_once(void **state) {
+EACH_WAY(several_are_under_way_at_once) {
     struct pair *p = *state;
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
     for (unsigned i = 0; i < 5; i++)
@@ -80,8 +93,7 @@ static void several_are_under_way_at_once(void **state) {
 }
 
 /* Both sides with few credits, both full of large messages: nobody waits for ever. */
-static void both_sides_at_once_with_few_credits(void **state) {
-    (void)state;
+TEST(both_sides_at_once_with_few_credits) {
     for (unsigned credits = 4; credits <= 6; credits++)
         for (unsigned w = 0; w < PAIR_WAYS; w++) {
             struct pair p;
@@ -112,14 +124,14 @@ static void both_sides_at_once_with_few_credits(void **state) {
 }
 
 /* A receiver that takes no events takes the bytes all the same, up to what it may keep. */
-static void sent_does_not_wait_for_the_application(void **state) {
+EACH_WAY(sent_does_not_wait_for_the_application) {
     struct pair *p = *state;
     assert_int_equal(pair_send(&p->b, 100 * KIB, 1, SLUICE_SEND(.tag = 7)), 0);
     assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, 7); /* a polls into no array */
     assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
 }
 
-static void buffers_come_back(void **state) {
+EACH_WAY(buffers_come_back) {
     struct pair *p = *state;
     assert_int_equal(pair_send(&p->b, 100 * KIB, 1, NULL), 0);
     pair_expect(p, &p->a, SLUICE_MESSAGE);
@@ -136,9 +148,8 @@ static void buffers_come_back(void **state) {
 
 /* ---- which messages -------------------------------------------------------------------------- */
 
-static void the_option_says_which_messages_are_announced(void **state) {
+TEST(the_option_says_which_messages_are_announced) {
     struct pair p;
-    (void)state;
     pair_open(&p, PAIR_NODE(.rendezvous_bytes = 100000), PAIR_LINK(.credits = 0));
     pair_connect(&p, PAIR_LINK(.credits = 0));
     assert_int_equal(pair_session(&p.b)->tx.rndv_above, 100000);
@@ -151,9 +162,8 @@ static void the_option_says_which_messages_are_announced(void **state) {
     pair_close(&p);
 }
 
-static void without_rendezvous_messages_are_cut(void **state) {
+TEST(without_rendezvous_messages_are_cut) {
     struct pair p;
-    (void)state;
     pair_without(WITHOUT_RENDEZVOUS);
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 0));
     pair_connect(&p, PAIR_LINK(.credits = 0));
@@ -166,8 +176,7 @@ static void without_rendezvous_messages_are_cut(void **state) {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-static void a_message_there_can_be_no_memory_for_is_refused(void **state) {
-    (void)state;
+TEST(a_message_there_can_be_no_memory_for_is_refused) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         memset(&p, 0, sizeof p);
@@ -186,8 +195,7 @@ static void a_message_there_can_be_no_memory_for_is_refused(void **state) {
     }
 }
 
-static void a_message_waits_for_memory(void **state) {
-    (void)state;
+TEST(a_message_waits_for_memory) {
     for (unsigned w = 0; w < PAIR_WAYS; w++) {
         struct pair p;
         sluice_msg *kept[4];
@@ -218,7 +226,7 @@ static void a_message_waits_for_memory(void **state) {
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-static void hanging_up_waits_until_the_peer_has_them(void **state) {
+EACH_WAY(hanging_up_waits_until_the_peer_has_them) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(pair_send(&p->b, 300 * KIB, i, SLUICE_SEND(.tag = i + 1)), 0);
@@ -287,8 +295,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool sender) {
     pair_close(&p);
 }
 
-static void a_session_may_end_at_any_point(void **state) {
-    (void)state;
+TEST(a_session_may_end_at_any_point) {
     for (unsigned w = 0; w < PAIR_WAYS; w++)
         for (unsigned turns = 0; turns < 40; turns += turns < 12 ? STEP : 3 * STEP - STEP / 2)
             for (unsigned sender = 0; sender < 2; sender++)
@@ -297,9 +304,8 @@ static void a_session_may_end_at_any_point(void **state) {
 
 /* ---- arithmetic ------------------------------------------------------------------------------ */
 
-static void chunks_reach_beyond_4_gib(void **state) {
+TEST(chunks_reach_beyond_4_gib) {
     const uint64_t bytes = (4ull << 30) + 1;
-    (void)state;
     static struct session s;
     for (unsigned copies = 0; copies < 2; copies++) {
         const uint32_t most = copies ? RNDV_CHUNK_COPIED : RNDV_CHUNK;
@@ -335,9 +341,8 @@ static void chunks_reach_beyond_4_gib(void **state) {
 }
 
 /* It says that it is inside of our memory and never again that it left: the device has no part in it. */
-static void a_peer_that_dies_while_it_reads_is_lost(void **state) {
+TEST(a_peer_that_dies_while_it_reads_is_lost) {
     struct pair p;
-    (void)state;
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     assert_int_equal(pair_send(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 1)), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
@@ -351,37 +356,8 @@ static void a_peer_that_dies_while_it_reads_is_lost(void **state) {
     pair_close(&p);
 }
 
-static int open_way(void **state) {
-    static struct pair of_test;
-    sluice_rendezvous way = (sluice_rendezvous)(uintptr_t)*state;
-    *state = &of_test;
-    open_pair(*state, way);
-    return 0;
-}
-
-/* Each in both ways that a large message can go. */
-#define WAY(fn, way)                                                                               \
-    { #fn "/" #way, fn, open_way, pair_closed, (void *)(uintptr_t)SLUICE_RENDEZVOUS_##way }
-#define EACH_WAY(fn) WAY(fn, READ), WAY(fn, WRITE)
-
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {
-        EACH_WAY(large_messages_arrive_whole),
-        EACH_WAY(large_and_small_arrive_in_order),
-        EACH_WAY(several_are_under_way_at_once),
-        cmocka_unit_test(both_sides_at_once_with_few_credits),
-        EACH_WAY(sent_does_not_wait_for_the_application),
-        EACH_WAY(buffers_come_back),
-        cmocka_unit_test(the_option_says_which_messages_are_announced),
-        cmocka_unit_test(without_rendezvous_messages_are_cut),
-        cmocka_unit_test(a_message_there_can_be_no_memory_for_is_refused),
-        cmocka_unit_test(a_message_waits_for_memory),
-        EACH_WAY(hanging_up_waits_until_the_peer_has_them),
-        cmocka_unit_test(a_session_may_end_at_any_point),
-        cmocka_unit_test(chunks_reach_beyond_4_gib),
-        cmocka_unit_test(a_peer_that_dies_while_it_reads_is_lost),
-    };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

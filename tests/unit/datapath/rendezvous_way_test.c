@@ -19,22 +19,12 @@ static void goes(sluice_soft_net net, sluice_rendezvous asked, unsigned way) {
     pair_close(&p);
 }
 
-static void a_large_message_goes_the_cheaper_way(void **state) {
-    (void)state;
+TEST(a_large_message_goes_the_cheaper_way) {
     goes(SLUICE_SOFT_NET_OFF, SLUICE_RENDEZVOUS_AUTO, RNDV_BY_COPY);
     goes(SLUICE_SOFT_NET_REQUIRE, SLUICE_RENDEZVOUS_AUTO, RNDV_BY_READ);
 }
 
-static void a_large_message_goes_the_way_that_is_asked_for(void **state) {
-    (void)state;
+TEST(a_large_message_goes_the_way_that_is_asked_for) {
     goes(SLUICE_SOFT_NET_OFF, SLUICE_RENDEZVOUS_READ, RNDV_BY_READ);
     goes(SLUICE_SOFT_NET_OFF, SLUICE_RENDEZVOUS_WRITE, RNDV_BY_WRITE);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_large_message_goes_the_cheaper_way),
-        cmocka_unit_test(a_large_message_goes_the_way_that_is_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

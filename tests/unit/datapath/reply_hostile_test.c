@@ -51,9 +51,8 @@ static sluice_event expect_closed(struct pair *p, struct side *side) {
     return event;
 }
 
-static void a_wrong_reply_takes_no_receive_from_others(void **state) {
+TEST(a_wrong_reply_takes_no_receive_from_others) {
     struct pair p;
-    (void)state;
     pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK());
     const struct recv_queue *shared = &p.a.loop->srq.queue;
     for (unsigned i = 0; shared->srq && i < sizeof forged / sizeof forged[0]; i++) {
@@ -65,11 +64,4 @@ static void a_wrong_reply_takes_no_receive_from_others(void **state) {
         assert_int_equal(shared->posted, shared->spare); /* there is no session any more */
     }
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_wrong_reply_takes_no_receive_from_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

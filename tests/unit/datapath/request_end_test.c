@@ -33,7 +33,7 @@ static void expect_idle(struct pair *p) {
 
 /* ---- deadlines ------------------------------------------------------------------------------- */
 
-static void the_time_that_is_left_travels_with_the_request(void **state) {
+PAIR_WITH(pair_connected, the_time_that_is_left_travels_with_the_request) {
     struct pair *p = *state;
     uint64_t deadline = pair_now(NULL) + 50 * SECOND;
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
@@ -47,8 +47,7 @@ static void the_time_that_is_left_travels_with_the_request(void **state) {
                          pair_now(NULL) + 4300 * SECOND);
 }
 
-static void dead_work_is_not_delivered(void **state) {
-    (void)state;
+TEST(dead_work_is_not_delivered) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
@@ -66,8 +65,7 @@ static void dead_work_is_not_delivered(void **state) {
     pair_close(&p);
 }
 
-static void a_reply_after_the_deadline_is_dropped(void **state) {
-    (void)state;
+TEST(a_reply_after_the_deadline_is_dropped) {
     static const size_t sizes[] = {10, 5000};
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
@@ -90,8 +88,7 @@ static void a_reply_after_the_deadline_is_dropped(void **state) {
     pair_close(&p);
 }
 
-static void a_request_that_was_not_posted_by_its_deadline_never_leaves(void **state) {
-    (void)state;
+TEST(a_request_that_was_not_posted_by_its_deadline_never_leaves) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
@@ -109,7 +106,7 @@ static void a_request_that_was_not_posted_by_its_deadline_never_leaves(void **st
 
 /* ---- cancellation ---------------------------------------------------------------------------- */
 
-static void a_request_cancelled_before_it_was_posted_never_leaves(void **state) {
+PAIR_WITH(pair_connected, a_request_cancelled_before_it_was_posted_never_leaves) {
     struct pair *p = *state;
     uint32_t credits = pair_session(&p->b)->connection.tx.credits;
     pair_session(&p->b)->connection.tx.credits = 0;
@@ -131,7 +128,7 @@ static void a_request_cancelled_before_it_was_posted_never_leaves(void **state) 
     expect_idle(p);
 }
 
-static void a_request_cancelled_before_it_was_looked_at_is_left_out(void **state) {
+PAIR_WITH(pair_connected, a_request_cancelled_before_it_was_looked_at_is_left_out) {
     struct pair *p = *state;
     static const size_t sizes[] = {10, 5000};
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a)); /* some for the CANCEL */
@@ -151,7 +148,7 @@ static void a_request_cancelled_before_it_was_looked_at_is_left_out(void **state
     }
 }
 
-static void a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_it(void **state) {
+PAIR_WITH(pair_connected, a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_it) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 20; i++) {
         assert_int_equal(pair_request(&p->b, 5000, 1, SLUICE_SEND(.tag = i)), 0);
@@ -172,7 +169,7 @@ static void a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_
     }
 }
 
-static void whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_same(void **state) {
+PAIR_WITH(pair_connected, whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_same) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
@@ -197,7 +194,7 @@ static void whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_sa
     }
 }
 
-static void a_cancellation_that_crosses_the_reply_is_the_outcome(void **state) {
+PAIR_WITH(pair_opened, a_cancellation_that_crosses_the_reply_is_the_outcome) {
     struct pair *p = *state;
     pair_connect(p, PAIR_LINK(.requests = 1));
     for (unsigned i = 0; i < 10; i++) {
@@ -210,7 +207,7 @@ static void a_cancellation_that_crosses_the_reply_is_the_outcome(void **state) {
     }
 }
 
-static void a_cancellation_waits_for_a_credit(void **state) {
+PAIR_WITH(pair_connected, a_cancellation_waits_for_a_credit) {
     struct pair *p = *state;
     struct session *s = pair_session(&p->b);
     pair_grant_all(p, s, pair_session(&p->a));
@@ -241,8 +238,7 @@ static void a_cancellation_waits_for_a_credit(void **state) {
 
 /* ---- the end of the session ------------------------------------------------------------------ */
 
-static void at_the_end_each_request_has_one_outcome_that_says_whether_it_left(void **state) {
-    (void)state;
+TEST(at_the_end_each_request_has_one_outcome_that_says_whether_it_left) {
     static const size_t sizes[] = {10, 5000};
     for (unsigned i = 0; i < 4; i++) {
         struct pair p;
@@ -275,7 +271,7 @@ static void at_the_end_each_request_has_one_outcome_that_says_whether_it_left(vo
     }
 }
 
-static void a_grace_waits_for_replies(void **state) {
+PAIR_WITH(pair_connected, a_grace_waits_for_replies) {
     struct pair *p = *state;
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 1)), 0);
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 2)), 0);
@@ -296,8 +292,7 @@ static void a_grace_waits_for_replies(void **state) {
     assert_int_equal(pair_expect(p, &p->a, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
 }
 
-static void a_deadline_ends_the_wait_of_a_grace(void **state) {
-    (void)state;
+TEST(a_deadline_ends_the_wait_of_a_grace) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
@@ -361,7 +356,7 @@ struct forgery {
     sluice_reason reason;
 };
 
-static void a_frame_that_answers_nothing_ends_its_session_only(void **state) {
+PAIR_WITH(pair_connected, a_frame_that_answers_nothing_ends_its_session_only) {
     struct pair *p = *state;
     /* a has one request in flight, with the id 256 */
     static const struct forgery list[] = {
@@ -395,7 +390,7 @@ static void a_frame_that_answers_nothing_ends_its_session_only(void **state) {
     expect_idle(p);
 }
 
-static void a_reply_without_a_request_overruns_the_credits(void **state) {
+PAIR_WITH(pair_opened, a_reply_without_a_request_overruns_the_credits) {
     struct pair *p = *state;
     /* none was ever sent */
     pair_connect(p, PAIR_LINK());
@@ -413,7 +408,7 @@ static void a_reply_without_a_request_overruns_the_credits(void **state) {
     expect_end(p, SLUICE_REASON_CREDITS);
 }
 
-static void a_request_for_a_place_that_is_taken_breaks_the_protocol(void **state) {
+PAIR_WITH(pair_connected, a_request_for_a_place_that_is_taken_breaks_the_protocol) {
     struct pair *p = *state;
     forge(&p->b, FRAME_REQUEST, 0, 511, 10);
     uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
@@ -423,7 +418,7 @@ static void a_request_for_a_place_that_is_taken_breaks_the_protocol(void **state
     pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
-static void a_cancellation_of_what_is_not_there_is_ignored(void **state) {
+PAIR_WITH(pair_connected, a_cancellation_of_what_is_not_there_is_ignored) {
     struct pair *p = *state;
     static const uint32_t ids[] = {0, 255, 512, UINT32_MAX};
     for (unsigned i = 0; i < 4; i++)
@@ -443,7 +438,7 @@ static void a_cancellation_of_what_is_not_there_is_ignored(void **state) {
 /* ---- hanging up ------------------------------------------------------------------------------ */
 
 /* Requests that are there when their side hangs up, and that come behind it; nothing of them is delivered any more. */
-static void who_hangs_up_answers_what_it_was_asked(void **state) {
+PAIR_WITH(pair_connected, who_hangs_up_answers_what_it_was_asked) {
     struct pair *p = *state;
     pair_frozen = pair_now(NULL); /* no grace is over */
     assert_int_equal(pair_request(&p->a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
@@ -467,7 +462,7 @@ static void who_hangs_up_answers_what_it_was_asked(void **state) {
     pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
-static void two_that_hang_up_do_not_wait_for_each_others_answer(void **state) {
+PAIR_WITH(pair_connected, two_that_hang_up_do_not_wait_for_each_others_answer) {
     struct pair *p = *state;
     pair_frozen = pair_now(NULL);
     assert_int_equal(pair_request(&p->a, 10, 1, SLUICE_SEND(.tag = 7)), 0);
@@ -480,31 +475,4 @@ static void two_that_hang_up_do_not_wait_for_each_others_answer(void **state) {
     expect_outcome(p, &p->b, 1, SLUICE_EUNKNOWN);
     pair_expect(p, &p->a, SLUICE_CLOSED);
     pair_expect(p, &p->b, SLUICE_CLOSED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_connected, the_time_that_is_left_travels_with_the_request),
-        cmocka_unit_test(dead_work_is_not_delivered),
-        cmocka_unit_test(a_reply_after_the_deadline_is_dropped),
-        cmocka_unit_test(a_request_that_was_not_posted_by_its_deadline_never_leaves),
-        PAIR_WITH(pair_connected, a_request_cancelled_before_it_was_posted_never_leaves),
-        PAIR_WITH(pair_connected, a_request_cancelled_before_it_was_looked_at_is_left_out),
-        PAIR_WITH(pair_connected,
-                  a_request_cancelled_at_once_has_its_outcome_though_the_device_reads_it),
-        PAIR_WITH(pair_connected,
-                  whoever_serves_a_cancelled_request_can_see_it_and_answers_all_the_same),
-        PAIR_WITH(pair_opened, a_cancellation_that_crosses_the_reply_is_the_outcome),
-        PAIR_WITH(pair_connected, a_cancellation_waits_for_a_credit),
-        cmocka_unit_test(at_the_end_each_request_has_one_outcome_that_says_whether_it_left),
-        PAIR_WITH(pair_connected, a_grace_waits_for_replies),
-        cmocka_unit_test(a_deadline_ends_the_wait_of_a_grace),
-        PAIR_WITH(pair_connected, a_frame_that_answers_nothing_ends_its_session_only),
-        PAIR_WITH(pair_opened, a_reply_without_a_request_overruns_the_credits),
-        PAIR_WITH(pair_connected, a_request_for_a_place_that_is_taken_breaks_the_protocol),
-        PAIR_WITH(pair_connected, a_cancellation_of_what_is_not_there_is_ignored),
-        PAIR_WITH(pair_connected, who_hangs_up_answers_what_it_was_asked),
-        PAIR_WITH(pair_connected, two_that_hang_up_do_not_wait_for_each_others_answer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 /* ---- answers --------------------------------------------------------------------------------- */
 
-static void a_request_is_answered_with_the_reply_and_the_tag(void **state) {
+PAIR_WITH(pair_connected, a_request_is_answered_with_the_reply_and_the_tag) {
     struct pair *p = *state;
     for (unsigned round = 0; round < 3; round++) {
         static const size_t sizes[] = {0, 1, 64, 200, 1000, 8000};
@@ -29,8 +29,7 @@ static void a_request_is_answered_with_the_reply_and_the_tag(void **state) {
     assert_int_equal(pair_in_flight(&p->a) + pair_in_flight(&p->b), 0);
 }
 
-static void a_borrowed_request_can_be_sent_back_as_the_reply(void **state) {
-    (void)state;
+TEST(a_borrowed_request_can_be_sent_back_as_the_reply) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 4));
     pair_connect(&p, PAIR_LINK());
@@ -44,7 +43,7 @@ static void a_borrowed_request_can_be_sent_back_as_the_reply(void **state) {
     pair_close(&p);
 }
 
-static void replies_come_in_any_order(void **state) {
+PAIR_WITH(pair_opened, replies_come_in_any_order) {
     struct pair *p = *state;
     enum { COUNT = 256 };
     uint64_t tokens[COUNT];
@@ -84,7 +83,7 @@ static int reply_with(struct side *side, uint64_t token, unsigned seed,
     return status;
 }
 
-static void replies_that_follow_each_other_share_a_frame(void **state) {
+PAIR_WITH(pair_opened, replies_that_follow_each_other_share_a_frame) {
     struct pair *p = *state;
     enum { COUNT = 40 };
     uint64_t tokens[COUNT];
@@ -116,7 +115,7 @@ static void replies_that_follow_each_other_share_a_frame(void **state) {
     assert_int_equal(pair_in_flight(&p->b), 0);
 }
 
-static void a_reply_has_neither_tag_nor_deadline(void **state) {
+PAIR_WITH(pair_connected, a_reply_has_neither_tag_nor_deadline) {
     struct pair *p = *state;
     assert_int_equal(pair_request(&p->b, 16, 1, NULL), 0);
     uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
@@ -128,7 +127,7 @@ static void a_reply_has_neither_tag_nor_deadline(void **state) {
     assert_true(pair_check(pair_expect(p, &p->b, SLUICE_REPLY).msg, 64, 2));
 }
 
-static void a_refusal_carries_its_code(void **state) {
+PAIR_WITH(pair_connected, a_refusal_carries_its_code) {
     struct pair *p = *state;
     static const uint32_t codes[] = {0, 1, 255, 65536, UINT32_MAX - 256};
     for (unsigned i = 0; i < 5; i++) {
@@ -146,7 +145,7 @@ static void a_refusal_carries_its_code(void **state) {
     }
 }
 
-static void a_request_is_answered_once_and_with_its_own_token(void **state) {
+PAIR_WITH(pair_opened, a_request_is_answered_once_and_with_its_own_token) {
     struct pair *p = *state;
     uint64_t old = 0;
     pair_connect(p, PAIR_LINK(.requests = 1)); /* one place: it comes again each time */
@@ -187,7 +186,7 @@ static void a_request_is_answered_once_and_with_its_own_token(void **state) {
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-static void the_last_request_is_refused_and_writable_follows_once(void **state) {
+PAIR_WITH(pair_opened, the_last_request_is_refused_and_writable_follows_once) {
     struct pair *p = *state;
     enum { LIMIT = 8 };
     uint64_t tokens[LIMIT];
@@ -218,7 +217,7 @@ static void the_last_request_is_refused_and_writable_follows_once(void **state) 
     }
 }
 
-static void a_request_counts_against_the_window_until_its_outcome(void **state) {
+PAIR_WITH(pair_opened, a_request_counts_against_the_window_until_its_outcome) {
     struct pair *p = *state;
     uint64_t tokens[4];
     pair_connect(p, PAIR_LINK(.window_messages = 4));
@@ -236,8 +235,7 @@ static void a_request_counts_against_the_window_until_its_outcome(void **state) 
     assert_int_equal(pair_send(&p->b, 16, 1, NULL), 0);
 }
 
-static void a_reply_is_taken_though_the_window_is_full(void **state) {
-    (void)state;
+TEST(a_reply_is_taken_though_the_window_is_full) {
     struct pair p;
     uint64_t tokens[64];
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.window_messages = 2));
@@ -262,8 +260,7 @@ static void a_reply_is_taken_though_the_window_is_full(void **state) {
     pair_close(&p);
 }
 
-static void a_reply_needs_no_credit(void **state) {
-    (void)state;
+TEST(a_reply_needs_no_credit) {
     enum { COUNT = 16 };
     struct pair p;
     uint64_t tokens[COUNT];
@@ -383,54 +380,29 @@ static void saturate(uint32_t credits, uint32_t requests, bool defer, bool keep,
     pair_close(&p);
 }
 
-static void two_saturated_sides_finish(void **state) {
-    (void)state;
+TEST(two_saturated_sides_finish) {
     saturate(32, 64, false, false, 64);
     saturate(4, 64, false, false, 64);
     saturate(4, 1, false, false, 900);
     saturate(32, 256, false, true, 900);
 }
 
-static void two_saturated_sides_that_defer_finish(void **state) {
-    (void)state;
+TEST(two_saturated_sides_that_defer_finish) {
     saturate(32, 64, true, false, 64);
     saturate(4, 64, true, false, 900);
 }
 
-static void two_saturated_sides_that_keep_every_message_finish(void **state) {
-    (void)state;
+TEST(two_saturated_sides_that_keep_every_message_finish) {
     saturate(4, 64, true, true, 64);
     saturate(32, 256, true, true, 900);
 }
 
 /* A queue of a session's own has room for its credits and its replies, and is never asked for more. */
-static void saturated_sides_with_receives_of_their_own_finish(void **state) {
-    (void)state;
+TEST(saturated_sides_with_receives_of_their_own_finish) {
     saturate_without = WITHOUT_SRQ;
     saturate(4, 1, false, false, 900);
     saturate(4, 64, true, false, 900);
     saturate(32, 64, false, false, 64);
     saturate(32, 256, false, true, 900);
     saturate_without = 0;
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_connected, a_request_is_answered_with_the_reply_and_the_tag),
-        cmocka_unit_test(a_borrowed_request_can_be_sent_back_as_the_reply),
-        PAIR_WITH(pair_opened, replies_come_in_any_order),
-        PAIR_WITH(pair_opened, replies_that_follow_each_other_share_a_frame),
-        PAIR_WITH(pair_connected, a_reply_has_neither_tag_nor_deadline),
-        PAIR_WITH(pair_connected, a_refusal_carries_its_code),
-        PAIR_WITH(pair_opened, a_request_is_answered_once_and_with_its_own_token),
-        PAIR_WITH(pair_opened, the_last_request_is_refused_and_writable_follows_once),
-        PAIR_WITH(pair_opened, a_request_counts_against_the_window_until_its_outcome),
-        cmocka_unit_test(a_reply_is_taken_though_the_window_is_full),
-        cmocka_unit_test(a_reply_needs_no_credit),
-        cmocka_unit_test(two_saturated_sides_finish),
-        cmocka_unit_test(saturated_sides_with_receives_of_their_own_finish),
-        cmocka_unit_test(two_saturated_sides_that_defer_finish),
-        cmocka_unit_test(two_saturated_sides_that_keep_every_message_finish),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

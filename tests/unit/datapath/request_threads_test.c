@@ -206,20 +206,10 @@ static void many_threads(bool gives_up) {
     test_free(o);
 }
 
-static void other_threads_may_ask_and_answer(void **state) {
-    (void)state;
+TEST(other_threads_may_ask_and_answer) {
     many_threads(false);
 }
 
-static void other_threads_may_give_up(void **state) {
-    (void)state;
+TEST(other_threads_may_give_up) {
     many_threads(true);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_threads_may_ask_and_answer),
-        cmocka_unit_test(other_threads_may_give_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,8 +7,7 @@
 
 enum { HOARD = 4096 };
 
-static void an_exhausted_sender_still_receives(void **state) {
-    (void)state;
+TEST(an_exhausted_sender_still_receives) {
     struct pair p;
     static sluice_msg *hoard[HOARD];
     unsigned count = 0;
@@ -41,8 +40,7 @@ static void an_exhausted_sender_still_receives(void **state) {
     pair_close(&p);
 }
 
-static void the_two_parts_are_all_there_is(void **state) {
-    (void)state;
+TEST(the_two_parts_are_all_there_is) {
     struct pair p;
     pair_open(&p,
               PAIR_NODE(.memory_bytes_max = 16 << 20, .receive_bytes_max = 3 << 20,
@@ -58,8 +56,7 @@ static void the_two_parts_are_all_there_is(void **state) {
 }
 
 /* Grants for speed leave half of the reserve to what needs it. */
-static void growing_leaves_room_for_others(void **state) {
-    (void)state;
+TEST(growing_leaves_room_for_others) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.memory_bytes_max = 2 << 20, .message_bytes_max = 256 << 10),
               PAIR_LINK(.credits = 1024));
@@ -77,13 +74,4 @@ static void growing_leaves_room_for_others(void **state) {
     assert_int_equal(pair_send(&p.b, 150000, 7, NULL), 0); /* has a place beside them */
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 150000, 7));
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_exhausted_sender_still_receives),
-        cmocka_unit_test(the_two_parts_are_all_there_is),
-        cmocka_unit_test(growing_leaves_room_for_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,21 @@ static unsigned keep_all(struct pair *p, sluice_msg **msgs, unsigned max) {
     return count;
 }
 
-static void a_kept_message_holds_one_credit_until_it_is_freed(void **state) {
+static int open_of_kind(void **state) {
+    static struct pair of_test;
+    uint32_t flag = (uint32_t)(uintptr_t)*state;
+    *state = &of_test;
+    open_kind(*state, flag);
+    return 0;
+}
+
+/* Each with receives that are shared, and isolated. */
+#define OF_BOTH_KINDS(name)                                                                        \
+    TEST_EACH(                                                                                     \
+        name, {#name "/shared", name, open_of_kind, pair_closed, (void *)0},                       \
+        {#name "/isolated", name, open_of_kind, pair_closed, (void *)(uintptr_t)SLUICE_ISOLATED})
+
+OF_BOTH_KINDS(a_kept_message_holds_one_credit_until_it_is_freed) {
     struct pair *p = *state;
     sluice_msg *msgs[64];
     for (unsigned i = 0; i < 60; i++)
@@ -88,8 +102,7 @@ static void a_kept_message_holds_one_credit_until_it_is_freed(void **state) {
  * A session starts with few credits. What is kept of them is used, however slowly: the peer is never
  * left with the two alone while there is more to grant.
  */
-static void keeping_slowly_reaches_all_the_credits(void **state) {
-    (void)state;
+TEST(keeping_slowly_reaches_all_the_credits) {
     EACH_KIND(flag) {
         for (unsigned each = 1; each <= 3; each++) { /* messages between two looks */
             struct pair p;
@@ -123,8 +136,7 @@ static void keeping_slowly_reaches_all_the_credits(void **state) {
  * One frame brings more messages than there are credits. The two that the peer keeps back stay with
  * it, so it can still return ours: all of what is kept is sent on to it, and more comes.
  */
-static void more_kept_than_credits_leave_the_peer_two(void **state) {
-    (void)state;
+TEST(more_kept_than_credits_leave_the_peer_two) {
     enum { COUNT = 500 };
     EACH_KIND(flag) {
         struct pair p;
@@ -173,7 +185,7 @@ static void more_kept_than_credits_leave_the_peer_two(void **state) {
 }
 
 /* It brought no buffer of the queue, and holds a credit all the same: the next that would return. */
-static void a_large_kept_message_holds_one_credit_too(void **state) {
+OF_BOTH_KINDS(a_large_kept_message_holds_one_credit_too) {
     struct pair *p = *state;
     sluice_msg *msgs[64];
     for (unsigned i = 0; i < 40; i++)
@@ -197,8 +209,7 @@ static void a_large_kept_message_holds_one_credit_too(void **state) {
  * Many are taken with one poll, announced or cut into frames, and all are kept: what announced or
  * ended each is not posted again before that is known.
  */
-static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
-    (void)state;
+TEST(large_messages_of_one_poll_hold_a_credit_each) {
     enum { COUNT = 60, LARGE = 20000 };
     for (unsigned cut = 0; cut < 2; cut++) {
         EACH_KIND(flag) {
@@ -242,7 +253,7 @@ static void large_messages_of_one_poll_hold_a_credit_each(void **state) {
     }
 }
 
-static void kept_in_a_moment_and_freed_costs_nothing(void **state) {
+OF_BOTH_KINDS(kept_in_a_moment_and_freed_costs_nothing) {
     struct pair *p = *state;
     uint64_t before = 0;
     for (unsigned i = 0; i < 500; i++) {
@@ -259,7 +270,7 @@ static void kept_in_a_moment_and_freed_costs_nothing(void **state) {
 }
 
 /* A reply came in a place that was set aside for it: freed before the poll that takes it back, it brings no credit. */
-static void a_kept_reply_freed_at_once_is_no_credit(void **state) {
+OF_BOTH_KINDS(a_kept_reply_freed_at_once_is_no_credit) {
     struct pair *p = *state;
     const struct connection *c = &pair_session(&p->b)->connection;
     pair_grant_all(p, pair_session(&p->a), pair_session(&p->b));
@@ -280,7 +291,7 @@ static void a_kept_reply_freed_at_once_is_no_credit(void **state) {
                      c->credits.granted);
 }
 
-static void what_is_sent_on_is_replaced(void **state) {
+OF_BOTH_KINDS(what_is_sent_on_is_replaced) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 200; i++) {
         assert_int_equal(pair_send(&p->b, 100, i, NULL), 0);
@@ -301,9 +312,8 @@ static void what_is_sent_on_is_replaced(void **state) {
 }
 
 /* Of messages that are not copied as they are sent. */
-static void without_a_replacement_nothing_is_sent_on(void **state) {
+TEST(without_a_replacement_nothing_is_sent_on) {
     enum { BYTES = 1000 };
-    (void)state;
     EACH_KIND(flag) {
         struct pair p;
         sluice_msg *hoard[4096];
@@ -349,7 +359,7 @@ static void *free_them(void *arg) {
     return NULL;
 }
 
-static void any_thread_may_free(void **state) {
+OF_BOTH_KINDS(any_thread_may_free) {
     struct pair *p = *state;
     unsigned sent = 0, received = 0;
     while (received < 300) {
@@ -370,7 +380,7 @@ static void any_thread_may_free(void **state) {
     assert_complete(p, 0);
 }
 
-static void after_the_session_it_just_goes_back(void **state) {
+OF_BOTH_KINDS(after_the_session_it_just_goes_back) {
     struct pair *p = *state;
     struct freer freer;
     pthread_t thread;
@@ -395,8 +405,7 @@ static void after_the_session_it_just_goes_back(void **state) {
 }
 
 /* In a frame of its own, with others in one, and put together. */
-static void a_kept_message_not_freed_is_told_with_its_session(void **state) {
-    (void)state;
+TEST(a_kept_message_not_freed_is_told_with_its_session) {
     static const uint32_t sizes[] = {3000, 100, 101, 300000};
     struct pair p;
     char expected[160];
@@ -422,36 +431,4 @@ static void a_kept_message_not_freed_is_told_with_its_session(void **state) {
         assert_non_null(strstr(reports, expected));
     }
     assert_null(strstr(reports, "was written"));
-}
-
-static int open_of_kind(void **state) {
-    static struct pair of_test;
-    uint32_t flag = (uint32_t)(uintptr_t)*state;
-    *state = &of_test;
-    open_kind(*state, flag);
-    return 0;
-}
-
-/* Each with receives that are shared, and isolated. */
-#define OF_BOTH_KINDS(fn)                                                                          \
-    {#fn "/shared", fn, open_of_kind, pair_closed, (void *)0}, {                                   \
-#fn "/isolated", fn, open_of_kind, pair_closed, (void *)(uintptr_t)SLUICE_ISOLATED         \
-    }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kept_message_not_freed_is_told_with_its_session),
-        OF_BOTH_KINDS(a_kept_message_holds_one_credit_until_it_is_freed),
-        cmocka_unit_test(keeping_slowly_reaches_all_the_credits),
-        cmocka_unit_test(more_kept_than_credits_leave_the_peer_two),
-        OF_BOTH_KINDS(a_large_kept_message_holds_one_credit_too),
-        cmocka_unit_test(large_messages_of_one_poll_hold_a_credit_each),
-        OF_BOTH_KINDS(kept_in_a_moment_and_freed_costs_nothing),
-        OF_BOTH_KINDS(a_kept_reply_freed_at_once_is_no_credit),
-        OF_BOTH_KINDS(what_is_sent_on_is_replaced),
-        cmocka_unit_test(without_a_replacement_nothing_is_sent_on),
-        OF_BOTH_KINDS(any_thread_may_free),
-        OF_BOTH_KINDS(after_the_session_it_just_goes_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,8 +4,7 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static void every_size_arrives_whole(void **state) {
-    (void)state;
+TEST(every_size_arrives_whole) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 1024, .message_bytes_max = 1000000), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
@@ -29,8 +28,7 @@ static void every_size_arrives_whole(void **state) {
     pair_close(&p);
 }
 
-static void larger_than_the_cap_is_refused(void **state) {
-    (void)state;
+TEST(larger_than_the_cap_is_refused) {
     struct pair p;
     sluice_msg *msg;
     memset(&p, 0, sizeof p);
@@ -54,8 +52,7 @@ static void larger_than_the_cap_is_refused(void **state) {
     pair_close(&p);
 }
 
-static void order_is_kept_and_outcomes_come_once(void **state) {
-    (void)state;
+TEST(order_is_kept_and_outcomes_come_once) {
     enum { COUNT = 3000 };
     struct pair p;
     unsigned sent = 0, received = 0, outcomes = 0;
@@ -102,8 +99,7 @@ static void order_is_kept_and_outcomes_come_once(void **state) {
     pair_close(&p);
 }
 
-static void both_directions_at_full_window_do_not_deadlock(void **state) {
-    (void)state;
+TEST(both_directions_at_full_window_do_not_deadlock) {
     enum { COUNT = 5000 };
     struct pair p;
     unsigned sent[2] = {0}, received[2] = {0};
@@ -129,7 +125,7 @@ static void both_directions_at_full_window_do_not_deadlock(void **state) {
 
 /* ---- flow control ---------------------------------------------------------------------------- */
 
-static void a_full_window_answers_eagain_and_one_writable(void **state) {
+PAIR_WITH(pair_opened, a_full_window_answers_eagain_and_one_writable) {
     struct pair *p = *state;
     unsigned accepted = 0, writable = 0, received = 0;
     pair_connect(p, PAIR_LINK(.window_messages = 16));
@@ -157,7 +153,7 @@ static void a_full_window_answers_eagain_and_one_writable(void **state) {
     assert_int_equal(pair_send(&p->b, 64, 0, NULL), 0);
 }
 
-static void one_message_always_fits_the_window(void **state) {
+PAIR_WITH(pair_opened, one_message_always_fits_the_window) {
     struct pair *p = *state;
     pair_connect(p, PAIR_LINK(.window_bytes = 1000, .window_messages = 100));
     assert_int_equal(pair_send(&p->b, 500000, 1, NULL), 0);
@@ -167,8 +163,7 @@ static void one_message_always_fits_the_window(void **state) {
     assert_int_equal(pair_send(&p->b, 400, 1, NULL), 0);
 }
 
-static void a_receiver_that_does_not_poll_stalls_only_the_sender(void **state) {
-    (void)state;
+TEST(a_receiver_that_does_not_poll_stalls_only_the_sender) {
     struct pair p;
     unsigned sent = 0;
     sluice_event event;
@@ -188,8 +183,7 @@ static void a_receiver_that_does_not_poll_stalls_only_the_sender(void **state) {
     pair_close(&p);
 }
 
-static void a_deadline_drops_what_was_not_handed_over(void **state) {
-    (void)state;
+TEST(a_deadline_drops_what_was_not_handed_over) {
     struct pair p;
     unsigned count = 0, late = 0, good = 0;
     sluice_event event;
@@ -217,8 +211,7 @@ static void a_deadline_drops_what_was_not_handed_over(void **state) {
 
 /* ---- ownership ------------------------------------------------------------------------------- */
 
-static void kept_messages_are_mine_and_credits_come_back(void **state) {
-    (void)state;
+TEST(kept_messages_are_mine_and_credits_come_back) {
     enum { COUNT = 30 }; /* each withholds a credit */
     struct pair p;
     sluice_msg *kept[COUNT];
@@ -245,8 +238,7 @@ static void kept_messages_are_mine_and_credits_come_back(void **state) {
     pair_close(&p);
 }
 
-static void a_borrowed_message_may_be_sent_on(void **state) {
-    (void)state;
+TEST(a_borrowed_message_may_be_sent_on) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 4));
     pair_connect(&p, PAIR_LINK(.credits = 4));
@@ -260,8 +252,7 @@ static void a_borrowed_message_may_be_sent_on(void **state) {
     pair_close(&p);
 }
 
-static void memory_shortage_delays_and_loses_nothing(void **state) {
-    (void)state;
+TEST(memory_shortage_delays_and_loses_nothing) {
     struct pair p;
     sluice_msg *hoard[64];
     unsigned count = 0;
@@ -287,8 +278,7 @@ static void memory_shortage_delays_and_loses_nothing(void **state) {
 
 /* ---- decisions ------------------------------------------------------------------------------- */
 
-static void the_application_accepts_with_an_argument(void **state) {
-    (void)state;
+TEST(the_application_accepts_with_an_argument) {
     struct pair p;
     int mine;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
@@ -307,8 +297,7 @@ static void the_application_accepts_with_an_argument(void **state) {
     pair_close(&p);
 }
 
-static void a_refusal_reaches_the_dialer_with_code_and_text(void **state) {
-    (void)state;
+TEST(a_refusal_reaches_the_dialer_with_code_and_text) {
     struct pair p;
     sluice_session_info info = {.size = sizeof info};
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
@@ -327,8 +316,7 @@ static void a_refusal_reaches_the_dialer_with_code_and_text(void **state) {
     pair_close(&p);
 }
 
-static void undecided_requests_end_in_time(void **state) {
-    (void)state;
+TEST(undecided_requests_end_in_time) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK, .timeout_ns = 3000000000ull));
     pair_dial(&p, PAIR_LINK(.timeout_ns = 100000000000ull));
@@ -345,8 +333,7 @@ static void undecided_requests_end_in_time(void **state) {
     pair_close(&p);
 }
 
-static void the_dialer_gives_up_in_time(void **state) {
-    (void)state;
+TEST(the_dialer_gives_up_in_time) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK, .timeout_ns = SLUICE_OFF));
     pair_dial(&p, PAIR_LINK(.timeout_ns = 2000000000ull));
@@ -366,8 +353,7 @@ static void the_dialer_gives_up_in_time(void **state) {
     pair_close(&p);
 }
 
-static void unlisten_refuses_who_is_waiting(void **state) {
-    (void)state;
+TEST(unlisten_refuses_who_is_waiting) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     pair_dial(&p, PAIR_LINK());
@@ -388,8 +374,7 @@ static void unlisten_refuses_who_is_waiting(void **state) {
 
 /* ---- handles --------------------------------------------------------------------------------- */
 
-static void stale_and_invented_handles_are_closed(void **state) {
-    (void)state;
+TEST(stale_and_invented_handles_are_closed) {
     struct pair p;
     sluice_msg *msg;
     sluice_session_info info = {.size = sizeof info};
@@ -425,7 +410,7 @@ static void stale_and_invented_handles_are_closed(void **state) {
     assert_int_equal(sluice_send(p.b.session, msg, NULL), SLUICE_ECLOSED);
 }
 
-static void bad_arguments_have_clear_answers(void **state) {
+PAIR_WITH(pair_opened, bad_arguments_have_clear_answers) {
     struct pair *p = *state;
     sluice_error e;
     sluice_session s;
@@ -483,28 +468,4 @@ static void bad_arguments_have_clear_answers(void **state) {
     longer.newer = 0;
     assert_int_equal(sluice_send(p->b.session, msg, &longer.o), 0);
     assert_int_equal(sluice_loop_close(p->b.loop), SLUICE_EINVAL);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_size_arrives_whole),
-        cmocka_unit_test(larger_than_the_cap_is_refused),
-        cmocka_unit_test(order_is_kept_and_outcomes_come_once),
-        cmocka_unit_test(both_directions_at_full_window_do_not_deadlock),
-        PAIR_WITH(pair_opened, a_full_window_answers_eagain_and_one_writable),
-        PAIR_WITH(pair_opened, one_message_always_fits_the_window),
-        cmocka_unit_test(a_receiver_that_does_not_poll_stalls_only_the_sender),
-        cmocka_unit_test(a_deadline_drops_what_was_not_handed_over),
-        cmocka_unit_test(kept_messages_are_mine_and_credits_come_back),
-        cmocka_unit_test(a_borrowed_message_may_be_sent_on),
-        cmocka_unit_test(memory_shortage_delays_and_loses_nothing),
-        cmocka_unit_test(the_application_accepts_with_an_argument),
-        cmocka_unit_test(a_refusal_reaches_the_dialer_with_code_and_text),
-        cmocka_unit_test(undecided_requests_end_in_time),
-        cmocka_unit_test(the_dialer_gives_up_in_time),
-        cmocka_unit_test(unlisten_refuses_who_is_waiting),
-        cmocka_unit_test(stale_and_invented_handles_are_closed),
-        PAIR_WITH(pair_opened, bad_arguments_have_clear_answers),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -511,8 +511,7 @@ static uint64_t number_of(const char *name, uint64_t usual) {
     return value && *value ? strtoull(value, NULL, 10) : usual;
 }
 
-static void what_sessions_tell_is_true_whatever_happens(void **state) {
-    (void)state;
+TEST(what_sessions_tell_is_true_whatever_happens) {
     uint64_t first = number_of("SLUICE_TEST_SEED", 1);
     uint64_t count = number_of("SLUICE_TEST_SEEDS", WALKS_HERE);
     for (uint64_t i = 0; i < count; i++)
@@ -526,11 +525,4 @@ static void what_sessions_tell_is_true_whatever_happens(void **state) {
     assert_true(seen.ups > 2 * count && seen.broken > count / 8);
     assert_true(seen.delivered > 20 * count && seen.acknowledged > 10 * count);
     assert_true(seen.answers > count && seen.waits > count / 4);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_sessions_tell_is_true_whatever_happens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,7 +34,14 @@ static int opened(void **state) {
     return 0;
 }
 
-static void a_get_that_nothing_can_be_registered_for_is_enomem(void **state) {
+static int closed(void **state) {
+    memory_close(*state);
+    return 0;
+}
+
+#define WITH(set_up, name) TEST_WITH(set_up, closed, name)
+
+WITH(opened, a_get_that_nothing_can_be_registered_for_is_enomem) {
     struct memory *m = *state;
     plan("call=reg_mr errno=ENOMEM");
     for (unsigned i = 0; i < 2; i++) {
@@ -51,7 +58,7 @@ static void a_get_that_nothing_can_be_registered_for_is_enomem(void **state) {
 }
 
 /* The third of the eight chunks finds no registration, and is made when one before it is there. */
-static void a_large_get_goes_on_with_what_comes_back(void **state) {
+WITH(opened, a_large_get_goes_on_with_what_comes_back) {
     struct memory *m = *state;
     plan("call=reg_mr n=3 errno=ENOMEM");
     assert_int_equal(get(m, 2 << 20, 1), 0);
@@ -62,7 +69,7 @@ static void a_large_get_goes_on_with_what_comes_back(void **state) {
 }
 
 /* A put that the peer's device refuses was sent all the same. It is not told as done. */
-static void a_put_that_was_refused_is_not_done(void **state) {
+WITH(opened, a_put_that_was_refused_is_not_done) {
     struct memory *m = *state;
     sluice_error e;
     sluice_token old = m->token;
@@ -76,7 +83,7 @@ static void a_put_that_was_refused_is_not_done(void **state) {
 }
 
 /* Nobody waits for the answer to a READ but who asked to hear of something. */
-static void only_what_has_a_tag_is_confirmed(void **state) {
+WITH(opened, only_what_has_a_tag_is_confirmed) {
     struct memory *m = *state;
     struct session *s = pair_session(&m->pair.b);
     assert_true(s->connection.confirm.on && s->connection.confirm.probe_known);
@@ -104,7 +111,7 @@ static void tell_again(struct side *side, struct sluice_msg *msg, uint32_t qp_nu
 }
 
 /* Of one that completed and is nobody's; that another session has; that this session has posted again. */
-static void a_receive_that_is_told_of_twice_counts_once(void **state) {
+WITH(opened, a_receive_that_is_told_of_twice_counts_once) {
     struct memory *m = *state;
     struct session *s = pair_session(&m->pair.a);
     struct recv_queue *q = &s->connection.recv.own;
@@ -131,20 +138,7 @@ static void a_receive_that_is_told_of_twice_counts_once(void **state) {
     pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
 }
 
-static int closed(void **state) {
-    memory_close(*state);
-    return 0;
-}
-
 int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
-    const struct CMUnitTest tests[] = {
-        WITH(opened, a_get_that_nothing_can_be_registered_for_is_enomem),
-        WITH(opened, a_large_get_goes_on_with_what_comes_back),
-        WITH(opened, a_put_that_was_refused_is_not_done),
-        WITH(opened, only_what_has_a_tag_is_confirmed),
-        WITH(opened, a_receive_that_is_told_of_twice_counts_once),
-    };
     setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -27,8 +27,7 @@ static void assert_covered(struct sluice_loop *l) {
     assert_int_equal(promised, l->srq.queue.posted);
 }
 
-static void sessions_share_unless_they_must_not(void **state) {
-    (void)state;
+TEST(sessions_share_unless_they_must_not) {
     static const char secret[] = "0123456789abcdef";
     static const sluice_key key = {.id = 7, .bytes = 16, .secret = secret};
     struct pair p;
@@ -50,7 +49,7 @@ static void sessions_share_unless_they_must_not(void **state) {
     }
 }
 
-static void a_share_of_the_cq_is_only_for_sends(void **state) {
+PAIR_WITH(pair_opened, a_share_of_the_cq_is_only_for_sends) {
     struct pair *p = *state;
     uint32_t before = p->a.loop->cq_used;
     assert_int_equal(before, p->a.loop->srq.queue.depth);
@@ -59,8 +58,7 @@ static void a_share_of_the_cq_is_only_for_sends(void **state) {
 }
 
 /* Three sessions; one overruns its credits by hand. The others go on, and nothing is lost of them. */
-static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **state) {
-    (void)state;
+TEST(a_peer_that_overruns_its_credits_loses_its_own_session_only) {
     struct pair p;
     sluice_session at_a[3], at_b[3];
     pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK());
@@ -137,7 +135,7 @@ static void a_peer_that_overruns_its_credits_loses_its_own_session_only(void **s
 }
 
 /* Fewer than are posted at once, of sessions that have credits left: until one comes alone. */
-static void buffers_of_many_sessions_are_posted_together(void **state) {
+PAIR_WITH(pair_opened, buffers_of_many_sessions_are_posted_together) {
     struct pair *p = *state;
     enum { SESSIONS = 10 };
     sluice_session at_b[SESSIONS];
@@ -183,8 +181,7 @@ static void post_reply(struct pair *p, uint64_t total) {
 }
 
 /* Else each such session would leave one more behind, for credits that nothing is posted for. */
-static void the_receive_of_a_reply_that_is_wrong_is_spare_once(void **state) {
-    (void)state;
+TEST(the_receive_of_a_reply_that_is_wrong_is_spare_once) {
     struct pair p;
     sluice_msg *msg;
     sluice_event event;
@@ -210,7 +207,7 @@ static void the_receive_of_a_reply_that_is_wrong_is_spare_once(void **state) {
     pair_close(&p);
 }
 
-static void a_completion_of_nobody_goes_back(void **state) {
+PAIR_WITH(pair_connected, a_completion_of_nobody_goes_back) {
     struct pair *p = *state;
     struct sluice_loop *l = p->a.loop;
     struct sluice_msg *msg = l->srq.all[0];
@@ -228,7 +225,7 @@ static void a_completion_of_nobody_goes_back(void **state) {
     assert_ptr_equal(l->srq.all[0], msg);
 }
 
-static void ends_do_not_wait_for_the_limit(void **state) {
+PAIR_WITH(pair_opened, ends_do_not_wait_for_the_limit) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 50; i++) {
         pair_connect(p, PAIR_LINK());
@@ -246,7 +243,7 @@ static void ends_do_not_wait_for_the_limit(void **state) {
 }
 
 /* One after the other, a loop's own numbers: registered bytes and the process's memory. */
-static void a_thousand_idle_sessions_are_small(void **state) {
+PAIR_WITH(pair_opened, a_thousand_idle_sessions_are_small) {
     struct pair *p = *state;
     enum { N = 1000 };
     pair_connect(p, PAIR_LINK()); /* what the first brings with it */
@@ -264,18 +261,4 @@ static void a_thousand_idle_sessions_are_small(void **state) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(resident / N <= 2 * (64 << 10));
 #endif
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_share_unless_they_must_not),
-        PAIR_WITH(pair_opened, a_share_of_the_cq_is_only_for_sends),
-        cmocka_unit_test(a_peer_that_overruns_its_credits_loses_its_own_session_only),
-        PAIR_WITH(pair_opened, buffers_of_many_sessions_are_posted_together),
-        cmocka_unit_test(the_receive_of_a_reply_that_is_wrong_is_spare_once),
-        PAIR_WITH(pair_connected, a_completion_of_nobody_goes_back),
-        PAIR_WITH(pair_opened, ends_do_not_wait_for_the_limit),
-        PAIR_WITH(pair_opened, a_thousand_idle_sessions_are_small),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

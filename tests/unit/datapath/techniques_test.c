@@ -64,24 +64,21 @@ static void traffic_without(uint32_t without) {
     pair_close(&p);
 }
 
-static void traffic_passes_without_each_technique(void **state) {
-    (void)state;
+TEST(traffic_passes_without_each_technique) {
     for (uint32_t bit = 1; bit <= WITHOUT_ALL; bit <<= 1)
         traffic_without(bit);
 }
 
-static void traffic_passes_without_any_technique(void **state) {
-    (void)state;
+TEST(traffic_passes_without_any_technique) {
     traffic_without(WITHOUT_ALL);
     traffic_without(0);
 }
 
 /* Like Soft-RoCE: each session has its own receives, and one poll finds messages of several. */
-static void completions_of_many_sessions_in_one_poll_need_no_shared_receives(void **state) {
+TEST(completions_of_many_sessions_in_one_poll_need_no_shared_receives) {
     enum { SESSIONS = 4 };
     struct pair p;
     struct side dialed[SESSIONS];
-    (void)state;
     pair_without(WITHOUT_SRQ);
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     for (unsigned i = 0; i < SESSIONS; i++) {
@@ -96,13 +93,4 @@ static void completions_of_many_sessions_in_one_poll_need_no_shared_receives(voi
         assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 64, i));
     assert_true(p.a.loop->totals.polls - before < SESSIONS); /* some were found together */
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(traffic_passes_without_each_technique),
-        cmocka_unit_test(traffic_passes_without_any_technique),
-        cmocka_unit_test(completions_of_many_sessions_in_one_poll_need_no_shared_receives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,7 +73,9 @@ static void talk(struct pair *p) {
     assert_int_equal(pair_session(&p->b)->state, SESSION_UP);
 }
 
-static void a_message_that_the_application_has_stays_its_own(void **state) {
+#define WITH(set_up, name) TEST_WITH(set_up, close_watched, name)
+
+WITH(open_watched, a_message_that_the_application_has_stays_its_own) {
     struct pair *p = *state;
     sluice_msg *kept = one_message(p, 1);
     sluice_keep(kept);
@@ -86,14 +88,14 @@ static void a_message_that_the_application_has_stays_its_own(void **state) {
     talk(p);
 }
 
-static void a_buffer_that_waits_to_be_posted_again_is_posted_once(void **state) {
+WITH(open_watched, a_buffer_that_waits_to_be_posted_again_is_posted_once) {
     struct pair *p = *state;
     sluice_msg *borrowed = one_message(p, 1); /* given back by the next poll */
     tell_again(p, borrowed, again.last.qp_num);
     talk(p);
 }
 
-static void a_buffer_that_went_back_stays_nobodys(void **state) {
+WITH(open_watched, a_buffer_that_went_back_stays_nobodys) {
     struct pair *p = *state;
     struct side older = p->b;
     sluice_msg *kept = one_message(p, 1);
@@ -108,7 +110,7 @@ static void a_buffer_that_went_back_stays_nobodys(void **state) {
     talk(p);
 }
 
-static void a_buffer_of_another_session_stays_there(void **state) {
+WITH(open_watched, a_buffer_of_another_session_stays_there) {
     struct pair *p = *state;
     uint32_t older = pair_session(&p->b)->connection.cm.qp_num;
     sluice_hangup(p->b.session, 0);
@@ -122,13 +124,6 @@ static void a_buffer_of_another_session_stays_there(void **state) {
 }
 
 int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, close_watched)
     setenv("SLUICE_SOFT_PROFILE", "iwarp", 1);
-    const struct CMUnitTest tests[] = {
-        WITH(open_watched, a_message_that_the_application_has_stays_its_own),
-        WITH(open_watched, a_buffer_that_waits_to_be_posted_again_is_posted_once),
-        WITH(open_watched, a_buffer_that_went_back_stays_nobodys),
-        WITH(open_watched, a_buffer_of_another_session_stays_there),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -77,8 +77,7 @@ static void turn(int count) {
 
 /* ---- at work --------------------------------------------------------------------------------- */
 
-static void a_slow_handler_is_a_stall_and_the_longest_turn(void **state) {
-    (void)state;
+TEST(a_slow_handler_is_a_stall_and_the_longest_turn) {
     start(PAIR_LINK(.handler = handler), PAIR_LINK(0));
     arrive(5);
     turn(64);
@@ -105,8 +104,7 @@ static void a_slow_handler_is_a_stall_and_the_longest_turn(void **state) {
 }
 
 /* Without keepalive no deadline brings the loop to look at the clock: every 64th turn does. */
-static void a_slow_handler_shows_without_any_deadline(void **state) {
-    (void)state;
+TEST(a_slow_handler_shows_without_any_deadline) {
     start(PAIR_LINK(.handler = handler, .keepalive_ns = SLUICE_OFF),
           PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     assert_true(pair.a.loop->next_deadline_ns == UINT64_MAX);
@@ -118,8 +116,7 @@ static void a_slow_handler_shows_without_any_deadline(void **state) {
     pair_close(&pair);
 }
 
-static void quick_handlers_are_no_stall(void **state) {
-    (void)state;
+TEST(quick_handlers_are_no_stall) {
     start(PAIR_LINK(.handler = handler), PAIR_LINK(0));
     handled.takes = 10000; /* a batch of them in one turn is not above the threshold */
     for (int i = 0; i < 50; i++) {
@@ -132,8 +129,7 @@ static void quick_handlers_are_no_stall(void **state) {
 }
 
 /* Whichever turn it was that found the message: one in 64 looks at the clock, and ends a span. */
-static void a_program_busy_with_its_messages_is_a_stall(void **state) {
-    (void)state;
+TEST(a_program_busy_with_its_messages_is_a_stall) {
     start(PAIR_LINK(0), PAIR_LINK(0));
     for (unsigned i = 1; i <= 130; i++) {
         assert_int_equal(pair_send(&pair.b, 8, 0, NULL), 0);
@@ -148,8 +144,7 @@ static void a_program_busy_with_its_messages_is_a_stall(void **state) {
 
 /* ---- at rest --------------------------------------------------------------------------------- */
 
-static void sleep_is_no_stall(void **state) {
-    (void)state;
+TEST(sleep_is_no_stall) {
     sluice_event event;
     start(PAIR_LINK(.handler = handler), PAIR_LINK(0));
     sleep_takes = 5 * MS;
@@ -172,8 +167,7 @@ static void sleep_is_no_stall(void **state) {
     pair_close(&pair);
 }
 
-static void spinning_is_no_stall(void **state) {
-    (void)state;
+TEST(spinning_is_no_stall) {
     sluice_event event;
     start(PAIR_LINK(.handler = handler), PAIR_LINK(0));
     assert_int_equal(sluice_loop_set_idle(pair.a.loop, SLUICE_IDLE_SPIN), 0);
@@ -188,8 +182,7 @@ static void spinning_is_no_stall(void **state) {
     pair_close(&pair);
 }
 
-static void a_program_that_is_away_with_nothing_to_do_is_no_stall(void **state) {
-    (void)state;
+TEST(a_program_that_is_away_with_nothing_to_do_is_no_stall) {
     start(PAIR_LINK(0), PAIR_LINK(0));
     for (int i = 0; i < 200; i++) {
         pair_clock += 5 * MS;
@@ -199,8 +192,7 @@ static void a_program_that_is_away_with_nothing_to_do_is_no_stall(void **state) 
     pair_close(&pair);
 }
 
-static void a_program_that_sleeps_on_the_descriptor_is_no_stall(void **state) {
-    (void)state;
+TEST(a_program_that_sleeps_on_the_descriptor_is_no_stall) {
     sluice_event event;
     start(PAIR_LINK(0), PAIR_LINK(0));
     int fd = sluice_fd(pair.a.loop);
@@ -235,8 +227,7 @@ static const struct loop_totals *sent(void) {
     return loop_totals(pair.b.loop);
 }
 
-static void posts_and_polls_are_counted_with_what_was_in_them(void **state) {
-    (void)state;
+TEST(posts_and_polls_are_counted_with_what_was_in_them) {
     static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
     start(PAIR_LINK(.handler = handler, .credits = 32), PAIR_LINK(.credits = 32));
     assert_int_equal(totals()->receive_wrs, 4);
@@ -273,19 +264,4 @@ static void posts_and_polls_are_counted_with_what_was_in_them(void **state) {
     assert_true(totals()->receive_wrs > 32);
     assert_true(totals()->receive_posts < totals()->receive_wrs);
     pair_close(&pair);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_handler_is_a_stall_and_the_longest_turn),
-        cmocka_unit_test(a_slow_handler_shows_without_any_deadline),
-        cmocka_unit_test(quick_handlers_are_no_stall),
-        cmocka_unit_test(a_program_busy_with_its_messages_is_a_stall),
-        cmocka_unit_test(sleep_is_no_stall),
-        cmocka_unit_test(spinning_is_no_stall),
-        cmocka_unit_test(a_program_that_is_away_with_nothing_to_do_is_no_stall),
-        cmocka_unit_test(a_program_that_sleeps_on_the_descriptor_is_no_stall),
-        cmocka_unit_test(posts_and_polls_are_counted_with_what_was_in_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,20 +57,10 @@ static void what_is_not_taken(uint32_t way) {
     pair_close(&p);
 }
 
-static void what_is_announced_and_not_taken_is_its_session_s_alone(void **state) {
-    (void)state;
+TEST(what_is_announced_and_not_taken_is_its_session_s_alone) {
     what_is_not_taken(SLUICE_RENDEZVOUS_READ);
 }
 
-static void so_is_what_waits_for_leave_to_be_written(void **state) {
-    (void)state;
+TEST(so_is_what_waits_for_leave_to_be_written) {
     what_is_not_taken(SLUICE_RENDEZVOUS_WRITE);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_announced_and_not_taken_is_its_session_s_alone),
-        cmocka_unit_test(so_is_what_waits_for_leave_to_be_written),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

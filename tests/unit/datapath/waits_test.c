@@ -86,16 +86,14 @@ static void a_full_window(const sluice_link_options *link, unsigned fits, bool e
     pair_close(&p);
 }
 
-static void a_full_window_is_told_as_such(void **state) {
-    (void)state;
+TEST(a_full_window_is_told_as_such) {
     for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
         a_full_window(PAIR_LINK(.window_messages = 4), 4, elsewhere);
         a_full_window(PAIR_LINK(.window_bytes = 3 * SIZE), 3, elsewhere);
     }
 }
 
-static void requests_in_flight_are_told_as_such(void **state) {
-    (void)state;
+TEST(requests_in_flight_are_told_as_such) {
     for (int elsewhere = 0; elsewhere < 2; elsewhere++) {
         struct pair p;
         uint64_t tokens[4];
@@ -119,8 +117,7 @@ static void requests_in_flight_are_told_as_such(void **state) {
     }
 }
 
-static void memory_is_told_as_such(void **state) {
-    (void)state;
+TEST(memory_is_told_as_such) {
     static sluice_msg *hoard[HOARD];
     int (*const calls[])(struct pair *) = {copy, alloc};
     for (unsigned k = 0; k < 4; k++) {
@@ -272,8 +269,7 @@ static void it_is_taken(struct pair *p, unsigned kind, unsigned smalls, bool els
  * Small messages that go inline leave no completion of their own. What does not fit behind them is told EAGAIN, and
  * then WRITABLE, however few they are, whichever way they went, and whatever it is.
  */
-static void a_window_of_unsignalled_messages_opens(void **state) {
-    (void)state;
+TEST(a_window_of_unsignalled_messages_opens) {
     for (unsigned k = 0; k < 5 * 2 * 2 * 6; k++) {
         unsigned kind = k % 5, smalls = k / 20 + 1;
         bool elsewhere = k / 5 % 2, together = k / 10 % 2;
@@ -292,14 +288,4 @@ static void a_window_of_unsignalled_messages_opens(void **state) {
         }
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_full_window_is_told_as_such),
-        cmocka_unit_test(requests_in_flight_are_told_as_such),
-        cmocka_unit_test(memory_is_told_as_such),
-        cmocka_unit_test(a_window_of_unsignalled_messages_opens),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

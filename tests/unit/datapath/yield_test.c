@@ -40,8 +40,7 @@ static unsigned empty_turns(struct side *side, uint64_t wait_ns, uint64_t ns) {
     return (unsigned)(atomic_load(&side->loop->progress_count) - before);
 }
 
-static void who_has_one_cpu_yields_where_that_helps(void **state) {
-    (void)state;
+TEST(who_has_one_cpu_yields_where_that_helps) {
     struct pair p;
     cpu_set_t before;
     bind_to_one(&before);
@@ -63,8 +62,7 @@ static void who_has_one_cpu_yields_where_that_helps(void **state) {
     pair_close(&p);
 }
 
-static void who_has_more_never_yields(void **state) {
-    (void)state;
+TEST(who_has_more_never_yields) {
     struct pair p;
     cpu_set_t set;
     assert_int_equal(sched_getaffinity(0, sizeof set, &set), 0);
@@ -77,12 +75,4 @@ static void who_has_more_never_yields(void **state) {
     assert_int_equal(yields, 0);
     pair_frozen = pair_step = takes_ns = 0;
     pair_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_has_one_cpu_yields_where_that_helps),
-        cmocka_unit_test(who_has_more_never_yields),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -151,8 +151,9 @@ static void refused(const char *spec, const char *env, const char *why) {
 
 /* ---- auto ------------------------------------------------------------------------------------ */
 
-static void auto_prefers_a_nic_with_an_active_port(void **state) {
-    (void)state;
+#define FABRIC_TEST(name) TEST_WITH(setup, NULL, name)
+
+FABRIC_TEST(auto_prefers_a_nic_with_an_active_port) {
     const struct fake_device devices[] = {
         {"mlx5_0", 2, 0, false}, {"mlx5_1", 0, 0, false}, {"mlx5_2", 1, 1, true},
         {"mlx5_3", 3, 4, false}, {"mlx5_4", 1, 1, false},
@@ -170,8 +171,7 @@ static void auto_prefers_a_nic_with_an_active_port(void **state) {
 }
 
 /* That a NIC may not be used is not that it is not there. */
-static void a_nic_that_cannot_be_opened_says_why(void **state) {
-    (void)state;
+FABRIC_TEST(a_nic_that_cannot_be_opened_says_why) {
     const struct fake_device devices[] = {{"mlx5_0", 1, 1, true}};
     nics = (struct fake){devices, 1};
     chosen("auto", NULL, &fake_soft, "sluice_soft0");
@@ -189,8 +189,7 @@ static void a_nic_that_cannot_be_opened_says_why(void **state) {
     list_error = ENOSYS;
 }
 
-static void without_a_nic_auto_is_the_software_device(void **state) {
-    (void)state;
+FABRIC_TEST(without_a_nic_auto_is_the_software_device) {
     chosen(NULL, NULL, &fake_soft, "sluice_soft0");
     nics.count = -1;
     chosen("auto", NULL, &fake_soft, "sluice_soft0");
@@ -200,8 +199,7 @@ static void without_a_nic_auto_is_the_software_device(void **state) {
     refused(NULL, NULL, "not available");
 }
 
-static void the_environment_stands_in_for_auto_only(void **state) {
-    (void)state;
+FABRIC_TEST(the_environment_stands_in_for_auto_only) {
     const struct fake_device devices[] = {{"mlx5_0", 1, 1, false}, {"mlx5_1", 1, 1, false}};
     nics = (struct fake){devices, 2};
     chosen(NULL, "soft", &fake_soft, "sluice_soft0");
@@ -214,8 +212,7 @@ static void the_environment_stands_in_for_auto_only(void **state) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static void a_name_is_looked_for_on_both_fabrics(void **state) {
-    (void)state;
+FABRIC_TEST(a_name_is_looked_for_on_both_fabrics) {
     const struct fake_device devices[] = {{"mlx5_0", 1, 0, false}, {"rxe0", 1, 1, false}};
     nics = (struct fake){devices, 2};
     chosen("rxe0", NULL, &fake_system, "rxe0");
@@ -226,8 +223,7 @@ static void a_name_is_looked_for_on_both_fabrics(void **state) {
     refused("soft", NULL, "not available");
 }
 
-static void an_unknown_name_is_answered_with_what_there_is(void **state) {
-    (void)state;
+FABRIC_TEST(an_unknown_name_is_answered_with_what_there_is) {
     const struct fake_device devices[] = {{"mlx5_0", 1, 0, false}, {"rxe0", 1, 1, false}};
     refused("nosuch", NULL, "nosuch");
     assert_non_null(strstr(choice.why, "sluice_soft0"));
@@ -257,8 +253,7 @@ static void an_unknown_name_is_answered_with_what_there_is(void **state) {
 
 /* ---- the real ones --------------------------------------------------------------------------- */
 
-static void every_entry_of_both_tables_is_there(void **state) {
-    (void)state;
+FABRIC_TEST(every_entry_of_both_tables_is_there) {
     const struct fabric_ops *tables[] = {&fabric_system, &fabric_soft};
     for (int i = 0; i < 2; i++) {
         const char *start = (const char *)&tables[i]->get_device_list;
@@ -273,8 +268,7 @@ static void every_entry_of_both_tables_is_there(void **state) {
     assert_true(fabric_soft.software);
 }
 
-static void of_a_nic_its_word_is_taken_and_of_kernel_software_not(void **state) {
-    (void)state;
+FABRIC_TEST(of_a_nic_its_word_is_taken_and_of_kernel_software_not) {
     static const struct {
         uint32_t vendor;
         bool nic;
@@ -300,8 +294,7 @@ static void of_a_nic_its_word_is_taken_and_of_kernel_software_not(void **state) 
 }
 
 /* What InfiniBand and RoCE do is relied upon everywhere but on iWARP; more yet is known of Soft-iWARP. */
-static void an_iwarp_device_is_told_by_its_transport(void **state) {
-    (void)state;
+FABRIC_TEST(an_iwarp_device_is_told_by_its_transport) {
     static const struct {
         enum ibv_transport_type transport;
         uint32_t vendor;
@@ -333,8 +326,7 @@ static void an_iwarp_device_is_told_by_its_transport(void **state) {
     }
 }
 
-static void memory_is_zeroed_and_aligned(void **state) {
-    (void)state;
+FABRIC_TEST(memory_is_zeroed_and_aligned) {
     const size_t sizes[] = {4096, 65536, 2 << 20, (2 << 20) + 4096, 5 << 20};
     const struct fabric_ops *tables[] = {&fabric_system, &fabric_soft};
     for (int t = 0; t < 2; t++)
@@ -353,8 +345,7 @@ static void memory_is_zeroed_and_aligned(void **state) {
     assert_int_equal(errno, ENOMEM);
 }
 
-static void the_system_answers_without_a_device(void **state) {
-    (void)state;
+FABRIC_TEST(the_system_answers_without_a_device) {
     int count = -1;
     struct ibv_device **list = fabric_system.get_device_list(&count);
     if (list) {
@@ -367,23 +358,4 @@ static void the_system_answers_without_a_device(void **state) {
     assert_true(strlen(real.device) > 0);
     assert_int_equal(fabric_select("no-such-device", &real), -1);
     assert_non_null(strstr(real.why, "no-such-device"));
-}
-
-#define FABRIC_TEST(f) cmocka_unit_test_setup(f, setup)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        FABRIC_TEST(auto_prefers_a_nic_with_an_active_port),
-        FABRIC_TEST(a_nic_that_cannot_be_opened_says_why),
-        FABRIC_TEST(without_a_nic_auto_is_the_software_device),
-        FABRIC_TEST(the_environment_stands_in_for_auto_only),
-        FABRIC_TEST(a_name_is_looked_for_on_both_fabrics),
-        FABRIC_TEST(an_unknown_name_is_answered_with_what_there_is),
-        FABRIC_TEST(every_entry_of_both_tables_is_there),
-        FABRIC_TEST(of_a_nic_its_word_is_taken_and_of_kernel_software_not),
-        FABRIC_TEST(an_iwarp_device_is_told_by_its_transport),
-        FABRIC_TEST(memory_is_zeroed_and_aligned),
-        FABRIC_TEST(the_system_answers_without_a_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

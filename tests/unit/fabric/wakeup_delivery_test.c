@@ -186,7 +186,12 @@ static void fail_fetching(int error) {
     failing_calls = 0;
 }
 
-static void starts_silent_and_cloexec(void **state) {
+#define ON(kind, name)                                                                             \
+    { #name " [" #kind "]", name, open_bell, close_wakeup, &kinds[kind] }
+#define ON_CHANNELS(name) TEST_EACH(name, ON(1, name), ON(2, name))
+#define ON_ALL(name) TEST_EACH(name, ON(0, name), ON(1, name), ON(2, name))
+
+ON_ALL(starts_silent_and_cloexec) {
     const struct kind *kind = *state;
     assert_false(readable(0));
     assert_true(fcntl(bell.event_fd, F_GETFD) & FD_CLOEXEC);
@@ -195,8 +200,7 @@ static void starts_silent_and_cloexec(void **state) {
     assert_int_equal(strncmp(text, "eventfd", 7) != 0, kind->cm);
 }
 
-static void an_awake_owner_costs_no_system_call(void **state) {
-    (void)state;
+ON_ALL(an_awake_owner_costs_no_system_call) {
     for (int i = 0; i < 1000; i++)
         wakeup_signal(&bell, 3, (uint64_t)i);
     wakeup_arm(&bell);
@@ -208,7 +212,7 @@ static void an_awake_owner_costs_no_system_call(void **state) {
     assert_false(readable(0));
 }
 
-static void rings_are_merged_and_the_first_argument_travels(void **state) {
+ON_ALL(rings_are_merged_and_the_first_argument_travels) {
     const struct kind *kind = *state;
     for (uint64_t round = 1; round <= 100; round++) {
         wakeup_arm(&bell);
@@ -234,7 +238,7 @@ static void rings_are_merged_and_the_first_argument_travels(void **state) {
 }
 
 /* What the owner shows of its bell is what happened to it, and nothing more. */
-static void every_wake_is_counted_once(void **state) {
+ON_ALL(every_wake_is_counted_once) {
     const struct kind *kind = *state;
     struct stats_wakeup shown;
     wakeup_publish(&bell, &shown);
@@ -259,8 +263,7 @@ static void every_wake_is_counted_once(void **state) {
 }
 
 /* Slot, generation and verb at their limits, and a handle with its node's index in it. */
-static void verb_slot_and_generation_travel(void **state) {
-    (void)state;
+ON_CHANNELS(verb_slot_and_generation_travel) {
     static const struct {
         uint32_t verb, slot, generation;
     } cases[] = {{0, 0, 1},
@@ -282,8 +285,7 @@ static void verb_slot_and_generation_travel(void **state) {
 }
 
 /* Undrained bells stay readable; draining takes all of them; draining nothing does not block. */
-static void nothing_is_lost_without_draining(void **state) {
-    (void)state;
+ON_ALL(nothing_is_lost_without_draining) {
     wakeup_drain(&bell, EPOLLIN);
     for (int i = 0; i < 20; i++) {
         wakeup_arm(&bell);
@@ -379,14 +381,12 @@ static void run_ringers(unsigned fail_at) {
     assert_int_equal(bell.stray, 0);
 }
 
-static void no_wake_is_ever_lost(void **state) {
-    (void)state;
+ON_ALL(no_wake_is_ever_lost) {
     run_ringers(UINT_MAX);
     assert_int_equal(bell.heard, bell.writes);
 }
 
-static void none_is_lost_when_events_cannot_be_fetched_any_more(void **state) {
-    (void)state;
+ON_CHANNELS(none_is_lost_when_events_cannot_be_fetched_any_more) {
     fail_fetching(0);
     run_ringers(RINGERS * ITEMS / 4);
     assert_int_equal(bell.failed, 1);
@@ -417,8 +417,7 @@ static void *send_signals(void *arg) {
 }
 
 /* The handler runs on the sleeping thread itself, between any two of its instructions. */
-static void a_signal_handler_may_ring(void **state) {
-    (void)state;
+ON_ALL(a_signal_handler_may_ring) {
     struct sigaction action = {.sa_handler = on_signal}, old;
     assert_int_equal(sigaction(SIGUSR1, &action, &old), 0);
     pthread_t self = pthread_self(), sender;
@@ -441,8 +440,7 @@ static void a_signal_handler_may_ring(void **state) {
 
 /* ---- when the user events fail --------------------------------------------------------------- */
 
-static void a_failing_write_rings_the_eventfd(void **state) {
-    (void)state;
+TEST_EACH(a_failing_write_rings_the_eventfd, ON(1, a_failing_write_rings_the_eventfd)) {
     const int errors[] = {EINVAL, ENXIO, ENOMEM, ENOENT};
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         fake.write_errno = errors[i];
@@ -461,7 +459,7 @@ static void a_failing_write_rings_the_eventfd(void **state) {
     assert_int_equal(bell.writes, 1);
 }
 
-static void a_failing_fetch_is_the_last_and_the_eventfd_rings(void **state) {
+ON_CHANNELS(a_failing_fetch_is_the_last_and_the_eventfd_rings) {
     static const int errors[] = {EBADF, EIO, ENODEV, ENOMEM, EINVAL};
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         struct stats_wakeup shown;
@@ -494,8 +492,7 @@ static void a_failing_fetch_is_the_last_and_the_eventfd_rings(void **state) {
 }
 
 /* There is nothing, or a signal came, or the descriptor says something without an error. */
-static void what_is_no_failure_gives_nothing_up(void **state) {
-    (void)state;
+ON_CHANNELS(what_is_no_failure_gives_nothing_up) {
     static const int errors[] = {EAGAIN, EINTR};
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         fail_fetching(errors[i]);
@@ -513,8 +510,7 @@ static void what_is_no_failure_gives_nothing_up(void **state) {
 }
 
 /* What a channel says whose driver is gone: it would be reported for ever. */
-static void an_error_of_the_channel_is_a_failure(void **state) {
-    (void)state;
+ON_CHANNELS(an_error_of_the_channel_is_a_failure) {
     fail_fetching(EAGAIN);
     assert_int_equal(wakeup_drain(&bell, EPOLLERR), EIO);
     assert_int_equal(bell.failed, 1);
@@ -538,8 +534,7 @@ static void expect_eventfd_only(const struct fabric_ops *fabric, const char *why
     wakeup_close(&other);
 }
 
-static void the_probe_tells_why_there_is_only_the_eventfd(void **state) {
-    (void)state;
+TEST(the_probe_tells_why_there_is_only_the_eventfd) {
     fake.write_errno = ENOSYS;
     expect_eventfd_only(&fake_fabric, "librdmacm before 60");
     fake.write_errno = EINVAL;
@@ -557,8 +552,7 @@ static void the_probe_tells_why_there_is_only_the_eventfd(void **state) {
 }
 
 /* On a machine without an RDMA device or with an old library this ends at the eventfd as well. */
-static void the_system_fabric_always_has_a_bell(void **state) {
-    (void)state;
+TEST(the_system_fabric_always_has_a_bell) {
     struct wakeup other;
     assert_int_equal(wakeup_open(&other, &fabric_system, true), 0);
     wakeup_arm(&other);
@@ -567,34 +561,4 @@ static void the_system_fabric_always_has_a_bell(void **state) {
     assert_int_equal(other.fallbacks, other.channel == NULL);
     wakeup_drain(&other, EPOLLIN);
     wakeup_close(&other);
-}
-
-#define ON(kind, f)                                                                                \
-    { #f " [" #kind "]", f, open_bell, close_wakeup, &kinds[kind] }
-#define ON_ALL(f) ON(0, f), ON(1, f), ON(2, f)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ON_ALL(starts_silent_and_cloexec),
-        ON_ALL(an_awake_owner_costs_no_system_call),
-        ON_ALL(rings_are_merged_and_the_first_argument_travels),
-        ON_ALL(every_wake_is_counted_once),
-        ON(1, verb_slot_and_generation_travel),
-        ON(2, verb_slot_and_generation_travel),
-        ON_ALL(nothing_is_lost_without_draining),
-        ON_ALL(no_wake_is_ever_lost),
-        ON_ALL(a_signal_handler_may_ring),
-        ON(1, a_failing_write_rings_the_eventfd),
-        ON(1, a_failing_fetch_is_the_last_and_the_eventfd_rings),
-        ON(2, a_failing_fetch_is_the_last_and_the_eventfd_rings),
-        ON(1, what_is_no_failure_gives_nothing_up),
-        ON(2, what_is_no_failure_gives_nothing_up),
-        ON(1, an_error_of_the_channel_is_a_failure),
-        ON(2, an_error_of_the_channel_is_a_failure),
-        ON(1, none_is_lost_when_events_cannot_be_fetched_any_more),
-        ON(2, none_is_lost_when_events_cannot_be_fetched_any_more),
-        cmocka_unit_test(the_probe_tells_why_there_is_only_the_eventfd),
-        cmocka_unit_test(the_system_fabric_always_has_a_bell),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

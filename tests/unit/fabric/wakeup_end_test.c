@@ -42,10 +42,9 @@ static void *close_it(void *arg) {
     return arg;
 }
 
-static void its_end_waits_for_who_is_inside(void **state) {
+TEST(its_end_waits_for_who_is_inside) {
     struct fabric_ops slow = fabric_soft;
     pthread_t signaller, closer;
-    (void)state;
     slow.write_cm_event = slow_write;
     slow.destroy_id = watched_destroy;
     assert_int_equal(wakeup_open(&ending, &slow, true), 0);
@@ -63,11 +62,4 @@ static void its_end_waits_for_who_is_inside(void **state) {
     assert_false(atomic_load(&used_after));
     wakeup_signal_flag(&ending); /* a late one finds nothing to do */
     assert_int_equal(ending.fallbacks, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(its_end_waits_for_who_is_inside),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,32 +6,18 @@
  */
 #include "support/sleepers.h"
 
-static void every_wake_is_a_user_event(void **state) {
-    (void)state;
+TEST(every_wake_is_a_user_event) {
     sleepers_check_every_wake(true);
 }
 
-static void a_woken_poll_is_woken_by_a_user_event(void **state) {
-    (void)state;
+TEST(a_woken_poll_is_woken_by_a_user_event) {
     sleepers_check_public_wake(true);
 }
 
-static void an_event_that_nobody_rang_is_counted_and_does_nothing(void **state) {
-    (void)state;
+TEST(an_event_that_nobody_rang_is_counted_and_does_nothing) {
     sleepers_check_forged_events();
 }
 
-static void user_events_are_among_the_cm_events(void **state) {
-    (void)state;
+TEST(user_events_are_among_the_cm_events) {
     sleepers_check_cm_events(true);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_wake_is_a_user_event),
-        cmocka_unit_test(a_woken_poll_is_woken_by_a_user_event),
-        cmocka_unit_test(an_event_that_nobody_rang_is_counted_and_does_nothing),
-        cmocka_unit_test(user_events_are_among_the_cm_events),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

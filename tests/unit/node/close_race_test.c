@@ -24,8 +24,7 @@ static void *closer(void *arg) {
     return NULL;
 }
 
-static void a_request_does_not_become_a_session_of_a_closed_node(void **state) {
-    (void)state;
+TEST(a_request_does_not_become_a_session_of_a_closed_node) {
     struct sluice_env env = env_default;
     env.random_bytes = random_that_holds;
     sluice_node *n, *dialer;
@@ -66,11 +65,4 @@ static void a_request_does_not_become_a_session_of_a_closed_node(void **state) {
     assert_int_equal(event.reason, SLUICE_REASON_NODE_CLOSED);
     assert_int_equal(event.status, SLUICE_EREJECTED);
     sluice_close(dialer, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_request_does_not_become_a_session_of_a_closed_node),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,13 +166,11 @@ static void closes_while(void *(*run)(void *arg), unsigned threads) {
         assert_int_equal(pthread_join(busies[i], NULL), 0);
 }
 
-static void threads_that_call_again_and_again_are_not_in_the_way(void **state) {
-    (void)state;
+TEST(threads_that_call_again_and_again_are_not_in_the_way) {
     closes_while(call_on, BUSY);
 }
 
-static void a_thread_that_logs_again_and_again_is_not_in_the_way(void **state) {
-    (void)state;
+TEST(a_thread_that_logs_again_and_again_is_not_in_the_way) {
     closes_while(log_on, 1);
 }
 
@@ -184,8 +182,7 @@ static void *ask(void *arg) {
     return NULL;
 }
 
-static void a_call_that_does_not_return_is_given_up(void **state) {
-    (void)state;
+TEST(a_call_that_does_not_return_is_given_up) {
     pthread_t thread;
     sluice_node *n = open_node(on_log);
     device.fabric.create_cq = stuck_create_cq;
@@ -208,8 +205,7 @@ static void *call_and_log(void *arg) {
     return NULL;
 }
 
-static void a_call_that_is_stuck_in_the_log_is_given_up(void **state) {
-    (void)state;
+TEST(a_call_that_is_stuck_in_the_log_is_given_up) {
     pthread_t thread;
     sluice_node *n = open_node(on_log);
     atomic_store(&told.stuck, true);
@@ -222,14 +218,4 @@ static void a_call_that_is_stuck_in_the_log_is_given_up(void **state) {
     wait_until_gone(n);
     assert_true(told.out);
     assert_int_equal(told.late, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(threads_that_call_again_and_again_are_not_in_the_way),
-        cmocka_unit_test(a_thread_that_logs_again_and_again_is_not_in_the_way),
-        cmocka_unit_test(a_call_that_does_not_return_is_given_up),
-        cmocka_unit_test(a_call_that_is_stuck_in_the_log_is_given_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static void settle(struct pair *p) {
 
 /* ---- orderly --------------------------------------------------------------------------------- */
 
-static void both_sides_learn_who_closed(void **state) {
+PAIR_WITH(pair_opened, both_sides_learn_who_closed) {
     struct pair *p = *state;
     for (int i = 0; i < 4; i++) {
         struct side *closer = i & 1 ? &p->a : &p->b, *other = i & 1 ? &p->b : &p->a;
@@ -58,8 +58,7 @@ static void both_sides_learn_who_closed(void **state) {
     }
 }
 
-static void a_grace_delivers_everything_accepted(void **state) {
-    (void)state;
+TEST(a_grace_delivers_everything_accepted) {
     enum { COUNT = 100 };
     struct pair p;
     unsigned outcomes = 0;
@@ -89,8 +88,7 @@ static void a_grace_delivers_everything_accepted(void **state) {
     pair_close(&p);
 }
 
-static void without_grace_what_is_left_ends_with_an_outcome(void **state) {
-    (void)state;
+TEST(without_grace_what_is_left_ends_with_an_outcome) {
     enum { COUNT = 100 };
     struct pair p;
     unsigned outcomes = 0, sent = 0, closed = 0;
@@ -120,8 +118,7 @@ static void without_grace_what_is_left_ends_with_an_outcome(void **state) {
     pair_close(&p);
 }
 
-static void a_grace_ends_when_the_peer_does_not_listen(void **state) {
-    (void)state;
+TEST(a_grace_ends_when_the_peer_does_not_listen) {
     struct pair p;
     unsigned outcomes = 0;
     sluice_event event;
@@ -172,7 +169,7 @@ static void step(struct pair *p, unsigned *seed) {
 }
 
 /* The CM thread is behind with the news that the device is done; nothing of it is the device's fault. */
-static void closing_in_a_hurry_gives_no_queue_pair_up(void **state) {
+PAIR_WITH(pair_connected, closing_in_a_hurry_gives_no_queue_pair_up) {
     struct pair *p = *state;
     struct session *s = pair_session(&p->b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
@@ -197,8 +194,7 @@ static void closing_in_a_hurry_gives_no_queue_pair_up(void **state) {
     pair_expect(p, &p->b, SLUICE_CLOSED);
 }
 
-static void hangup_in_every_state(void **state) {
-    (void)state;
+TEST(hangup_in_every_state) {
     struct pair p;
     pair_open(&p, PAIR_NODE(.eager_bytes = 512), PAIR_LINK());
     uint32_t entries = p.a.loop->cq_used + p.b.loop->cq_used; /* of the shared receives */
@@ -219,8 +215,7 @@ static void hangup_in_every_state(void **state) {
     pair_close(&p);
 }
 
-static void hangup_while_the_application_decides(void **state) {
-    (void)state;
+TEST(hangup_while_the_application_decides) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = SLUICE_ASK));
     for (unsigned i = 0; i < 100; i++) {
@@ -242,8 +237,7 @@ static void hangup_while_the_application_decides(void **state) {
     pair_close(&p);
 }
 
-static void closing_the_node_in_every_state(void **state) {
-    (void)state;
+TEST(closing_the_node_in_every_state) {
     for (unsigned i = 0; i < 120; i++) {
         struct pair p;
         unsigned seed = i * 77;
@@ -260,7 +254,7 @@ static void closing_the_node_in_every_state(void **state) {
     }
 }
 
-static void cycles_leave_nothing_behind(void **state) {
+PAIR_WITH(pair_opened, cycles_leave_nothing_behind) {
     struct pair *p = *state;
     unsigned fds = 0;
     uint64_t buffers = 0, bytes = 0;
@@ -300,8 +294,7 @@ static void count_warnings(int level, const char *text, void *arg) {
     *(unsigned *)arg += level <= SLUICE_LOG_WARNING;
 }
 
-static void broken_frames_close_with_a_reason(void **state) {
-    (void)state;
+TEST(broken_frames_close_with_a_reason) {
     static const struct {
         struct frame f;
         size_t payload, cut;
@@ -380,8 +373,7 @@ static void broken_frames_close_with_a_reason(void **state) {
     pair_close(&p);
 }
 
-static void a_peer_that_overruns_its_credits_is_closed(void **state) {
-    (void)state;
+TEST(a_peer_that_overruns_its_credits_is_closed) {
     struct pair p;
     struct frame f = {.type = FRAME_DATA, .sequence = 1, .length = 8};
     unsigned warnings = 0;
@@ -395,8 +387,7 @@ static void a_peer_that_overruns_its_credits_is_closed(void **state) {
     pair_close(&p);
 }
 
-static void random_headers_never_harm(void **state) {
-    (void)state;
+TEST(random_headers_never_harm) {
     struct pair p;
     unsigned seed = 1, warnings = 0;
     pair_open(&p, PAIR_NODE(.log = count_warnings, .log_arg = &warnings, .eager_bytes = 4096),
@@ -426,7 +417,7 @@ static void random_headers_never_harm(void **state) {
 }
 
 /* No array, no room: but there is nothing to tell either. */
-static void a_session_nobody_heard_of_ends_without_room_for_events(void **state) {
+PAIR_WITH(pair_opened, a_session_nobody_heard_of_ends_without_room_for_events) {
     struct pair *p = *state;
     pair_dial(p, PAIR_LINK());
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
@@ -440,23 +431,4 @@ static void a_session_nobody_heard_of_ends_without_room_for_events(void **state)
         pair_turn(p);
         assert_true(env_now(&env_default) < limit);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIR_WITH(pair_opened, both_sides_learn_who_closed),
-        cmocka_unit_test(a_grace_delivers_everything_accepted),
-        cmocka_unit_test(without_grace_what_is_left_ends_with_an_outcome),
-        cmocka_unit_test(a_grace_ends_when_the_peer_does_not_listen),
-        PAIR_WITH(pair_connected, closing_in_a_hurry_gives_no_queue_pair_up),
-        cmocka_unit_test(hangup_in_every_state),
-        cmocka_unit_test(hangup_while_the_application_decides),
-        cmocka_unit_test(closing_the_node_in_every_state),
-        PAIR_WITH(pair_opened, cycles_leave_nothing_behind),
-        cmocka_unit_test(broken_frames_close_with_a_reason),
-        cmocka_unit_test(a_peer_that_overruns_its_credits_is_closed),
-        cmocka_unit_test(random_headers_never_harm),
-        PAIR_WITH(pair_opened, a_session_nobody_heard_of_ends_without_room_for_events),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

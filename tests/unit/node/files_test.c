@@ -71,8 +71,7 @@ static sluice_event dial(struct side *side, const char *address) {
 }
 
 /* Every number of files that may be missing, from all to none. */
-static void a_dial_without_files_says_so(void **state) {
-    (void)state;
+TEST(a_dial_without_files_says_so) {
     struct side side;
     struct rlimit before;
     unsigned failed = 0, left = 0;
@@ -105,8 +104,7 @@ static void a_dial_without_files_says_so(void **state) {
 }
 
 /* What needs a descriptor before anybody can be asked: the addresses of this host, and names. */
-static void what_cannot_be_looked_up_without_files_says_so(void **state) {
-    (void)state;
+TEST(what_cannot_be_looked_up_without_files_says_so) {
     static const char *const addresses[] = {"192.0.2.77:1", "[2001:db8::77]:1", "nobody.invalid:1"};
     struct side side;
     struct rlimit before;
@@ -135,9 +133,5 @@ static void what_cannot_be_looked_up_without_files_says_so(void **state) {
 int main(void) {
     /* Who asked on and on for what is missing here would not be back before the test's limit. */
     setenv("SLUICE_SOFT_CM_TIMEOUT_MS", "600000", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dial_without_files_says_so),
-        cmocka_unit_test(what_cannot_be_looked_up_without_files_says_so),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -111,8 +111,7 @@ static void a_daemon(void *arg) {
     MUST(write(*told, "k", 1) == 1);
 }
 
-static void a_daemon_opens_nodes_after_its_parent_closed_all(void **state) {
-    (void)state;
+TEST(a_daemon_opens_nodes_after_its_parent_closed_all) {
     int told[2];
     char word;
     a_life(NULL);
@@ -159,8 +158,7 @@ static void a_worker(void *arg) {
     sluice_close(own.node, 0);
 }
 
-static void a_pre_forked_server_has_nodes_of_its_own_beside_the_parents(void **state) {
-    (void)state;
+TEST(a_pre_forked_server_has_nodes_of_its_own_beside_the_parents) {
     struct server parent;
     pid_t workers[3];
     threads_in_a_child();
@@ -185,8 +183,7 @@ static void *open_and_close(void *unused) {
 }
 
 /* A lock that another thread holds at that moment would be held in the child for ever. */
-static void a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole(void **state) {
-    (void)state;
+TEST(a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole) {
     pthread_t busy;
 #ifdef __SANITIZE_ADDRESS__
     /* libasan of gcc 12 does not take its allocator's locks at fork(), as malloc() of glibc does. */
@@ -213,21 +210,10 @@ static void nobody_finds_the_parents_statistics(void *unused) {
     sluice_close(own.node, 0);
 }
 
-static void a_child_shows_no_statistics_of_its_parent(void **state) {
-    (void)state;
+TEST(a_child_shows_no_statistics_of_its_parent) {
     struct server parent;
     threads_in_a_child();
     server_open(&parent);
     assert_int_equal(wait_exit(child_of(nobody_finds_the_parents_statistics, NULL)), 0);
     sluice_close(parent.node, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_daemon_opens_nodes_after_its_parent_closed_all),
-        cmocka_unit_test(a_pre_forked_server_has_nodes_of_its_own_beside_the_parents),
-        cmocka_unit_test(a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole),
-        cmocka_unit_test(a_child_shows_no_statistics_of_its_parent),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,8 +49,7 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
     return req;
 }
 
-static void a_link_proposes_what_its_options_need(void **state) {
-    (void)state;
+TEST(a_link_proposes_what_its_options_need) {
     const uint32_t each = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS |
                           PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS,
                    greeting = each | PRIVATE_DATA_FEATURE_HANDSHAKE,
@@ -75,8 +74,7 @@ static void a_link_proposes_what_its_options_need(void **state) {
     sluice_close(side.node, 0);
 }
 
-static void only_one_side_with_a_key_is_refused(void **state) {
-    (void)state;
+TEST(only_one_side_with_a_key_is_refused) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     pair_dial(&p, PAIR_LINK());
@@ -93,8 +91,7 @@ static void only_one_side_with_a_key_is_refused(void **state) {
 
 /* ---- how long keys live ---------------------------------------------------------------------- */
 
-static void sessions_hold_the_keys_when_their_listener_is_gone(void **state) {
-    (void)state;
+TEST(sessions_hold_the_keys_when_their_listener_is_gone) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     wiped();
@@ -110,8 +107,7 @@ static void sessions_hold_the_keys_when_their_listener_is_gone(void **state) {
     assert_int_equal(wiped(), 0);
 }
 
-static void a_listener_holds_its_keys_between_sessions(void **state) {
-    (void)state;
+TEST(a_listener_holds_its_keys_between_sessions) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     wiped();
@@ -128,8 +124,7 @@ static void a_listener_holds_its_keys_between_sessions(void **state) {
     assert_int_equal(wiped(), 0);
 }
 
-static void closing_the_nodes_wipes_all_keys(void **state) {
-    (void)state;
+TEST(closing_the_nodes_wipes_all_keys) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     wiped();
@@ -139,7 +134,7 @@ static void closing_the_nodes_wipes_all_keys(void **state) {
     assert_int_equal(wiped(), 3);
 }
 
-static void a_dial_nobody_answers_leaves_no_keys(void **state) {
+PAIR_WITH(pair_opened, a_dial_nobody_answers_leaves_no_keys) {
     struct pair *p = *state;
     sluice_unlisten(p->listener);
     pair_expect_nothing(p, &p->a);
@@ -164,8 +159,7 @@ static int try_listen(struct pair *p, const sluice_link_options *given, const ch
     return sluice_listen(p->a.node, address, &o, &listener, NULL);
 }
 
-static void refused_links_leave_no_keys(void **state) {
-    (void)state;
+TEST(refused_links_leave_no_keys) {
     struct pair p;
     const sluice_key twice[] = {key, other_id, key};
     pair_open(&p, PAIR_NODE(.sessions_max = 1), PAIR_LINK(WITH_KEY));
@@ -188,8 +182,7 @@ static void refused_links_leave_no_keys(void **state) {
     assert_int_equal(wiped(), 2);
 }
 
-static void a_listener_too_many_leaves_no_keys(void **state) {
-    (void)state;
+TEST(a_listener_too_many_leaves_no_keys) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     wiped();
@@ -200,18 +193,4 @@ static void a_listener_too_many_leaves_no_keys(void **state) {
     assert_int_equal(wiped(), 1);
     pair_close(&p);
     assert_int_equal(wiped(), LISTENERS_MAX);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_link_proposes_what_its_options_need),
-        cmocka_unit_test(only_one_side_with_a_key_is_refused),
-        cmocka_unit_test(sessions_hold_the_keys_when_their_listener_is_gone),
-        cmocka_unit_test(a_listener_holds_its_keys_between_sessions),
-        cmocka_unit_test(closing_the_nodes_wipes_all_keys),
-        PAIR_WITH(pair_opened, a_dial_nobody_answers_leaves_no_keys),
-        cmocka_unit_test(refused_links_leave_no_keys),
-        cmocka_unit_test(a_listener_too_many_leaves_no_keys),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,70 +28,6 @@ static sluice_node *open_node(const char *debug) {
     return node;
 }
 
-/* With a loop the message goes to its cache, without one to the shared lists. */
-static void freeing_twice_is_told_and_harmless(void **state) {
-    (void)state;
-    static const size_t sizes[] = {1000, 3 << 20};
-    for (int i = 0; i < 8; i++) {
-        bool debug = i & 1, looped = i & 2;
-        size_t bytes = sizes[i >> 2];
-        sluice_node *node = open_node(debug ? "1" : "0");
-        sluice_loop *loop = NULL;
-        sluice_msg *msg, *other;
-        if (looped) {
-            assert_int_equal(sluice_loop_open(node, &loop, NULL), 0);
-            assert_int_equal(sluice_poll(loop, NULL, 0, 0), 0);
-        }
-        assert_int_equal(sluice_alloc(node, bytes, &msg), 0);
-        sluice_free(msg);
-        assert_string_equal(reports, "");
-        sluice_free(msg);
-        sluice_free(msg);
-        assert_int_equal(reports_count("is returned twice"), debug ? 2 : 0);
-        assert_int_equal(reports_count("first by: "), debug ? 2 : 0);
-        /* It is there once. */
-        assert_int_equal(sluice_alloc(node, bytes, &msg), 0);
-        assert_int_equal(sluice_alloc(node, bytes, &other), 0);
-        assert_ptr_not_equal(msg, other);
-        sluice_free(msg);
-        sluice_free(other);
-        assert_int_equal(pool_in_use(node->pool), 0);
-        reports[0] = 0;
-        sluice_close(node, 0);
-        assert_string_equal(reports, "");
-    }
-}
-
-/* Freed though it was sent, or only lent: not the caller's, and nothing is told of what may be done. */
-static void a_message_that_is_lent_may_be_freed(void **state) {
-    (void)state;
-    struct pair p;
-    sluice_msg *msg;
-    setenv("SLUICE_POOL_DEBUG", "1", 1);
-    pair_open(&p, PAIR_NODE(), PAIR_LINK());
-    unsetenv("SLUICE_POOL_DEBUG");
-    struct pool *const pools[] = {p.a.node->pool, p.a.node->rx_pool, p.b.node->pool,
-                                  p.b.node->rx_pool};
-    for (int i = 0; i < 4; i++)
-        pool_on_report(pools[i], reports_add, NULL);
-    reports[0] = 0;
-    pair_connect(&p, PAIR_LINK());
-    assert_int_equal(sluice_alloc(p.b.node, 3000, &msg), 0);
-    pair_fill_bytes(sluice_data(msg), 3000, 1);
-    assert_int_equal(sluice_send(p.b.session, msg, SLUICE_SEND(.tag = 1)), 0);
-    sluice_free(msg); /* it is on its way */
-    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-    assert_true(pair_check(event.msg, 3000, 1));
-    sluice_free(event.msg);
-    (void)pair_expect(&p, &p.b, SLUICE_SENT);
-    assert_string_equal(reports, "");
-    sluice_free(msg); /* it is the library's again */
-    assert_int_equal(reports_count("is returned twice"), 1);
-    reports[0] = 0;
-    pair_close(&p);
-    assert_string_equal(reports, "");
-}
-
 /* ---- the address sanitizer ------------------------------------------------------------------------- */
 
 enum touch { TOUCH_FREED, TOUCH_BEHIND };
@@ -129,8 +65,8 @@ static void expect_stopped(const char *debug, size_t bytes, bool looped, enum to
 }
 #endif
 
-static void the_address_sanitizer_stops_who_touches_a_freed_message(void **state) {
-    (void)state;
+/* First: a process that opened a node has none in its children. */
+TEST(the_address_sanitizer_stops_who_touches_a_freed_message) {
 #ifndef SANITIZE_ADDRESS
     print_message("SKIPPED: THIS BUILD HAS NO ADDRESS SANITIZER\n");
     (void)touch;
@@ -143,8 +79,7 @@ static void the_address_sanitizer_stops_who_touches_a_freed_message(void **state
 }
 
 /* Where a buffer is larger than what was asked for. With SLUICE_POOL_DEBUG a zone is looked at instead. */
-static void the_address_sanitizer_stops_who_writes_behind_a_message(void **state) {
-    (void)state;
+TEST(the_address_sanitizer_stops_who_writes_behind_a_message) {
 #ifndef SANITIZE_ADDRESS
     skip_with("THIS BUILD HAS NO ADDRESS SANITIZER");
 #else
@@ -154,13 +89,66 @@ static void the_address_sanitizer_stops_who_writes_behind_a_message(void **state
 #endif
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        /* First: a process that opened a node has none in its children. */
-        cmocka_unit_test(the_address_sanitizer_stops_who_touches_a_freed_message),
-        cmocka_unit_test(the_address_sanitizer_stops_who_writes_behind_a_message),
-        cmocka_unit_test(freeing_twice_is_told_and_harmless),
-        cmocka_unit_test(a_message_that_is_lent_may_be_freed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+/* ---- without it --------------------------------------------------------------------------------- */
+
+/* With a loop the message goes to its cache, without one to the shared lists. */
+TEST(freeing_twice_is_told_and_harmless) {
+    static const size_t sizes[] = {1000, 3 << 20};
+    for (int i = 0; i < 8; i++) {
+        bool debug = i & 1, looped = i & 2;
+        size_t bytes = sizes[i >> 2];
+        sluice_node *node = open_node(debug ? "1" : "0");
+        sluice_loop *loop = NULL;
+        sluice_msg *msg, *other;
+        if (looped) {
+            assert_int_equal(sluice_loop_open(node, &loop, NULL), 0);
+            assert_int_equal(sluice_poll(loop, NULL, 0, 0), 0);
+        }
+        assert_int_equal(sluice_alloc(node, bytes, &msg), 0);
+        sluice_free(msg);
+        assert_string_equal(reports, "");
+        sluice_free(msg);
+        sluice_free(msg);
+        assert_int_equal(reports_count("is returned twice"), debug ? 2 : 0);
+        assert_int_equal(reports_count("first by: "), debug ? 2 : 0);
+        /* It is there once. */
+        assert_int_equal(sluice_alloc(node, bytes, &msg), 0);
+        assert_int_equal(sluice_alloc(node, bytes, &other), 0);
+        assert_ptr_not_equal(msg, other);
+        sluice_free(msg);
+        sluice_free(other);
+        assert_int_equal(pool_in_use(node->pool), 0);
+        reports[0] = 0;
+        sluice_close(node, 0);
+        assert_string_equal(reports, "");
+    }
+}
+
+/* Freed though it was sent, or only lent: not the caller's, and nothing is told of what may be done. */
+TEST(a_message_that_is_lent_may_be_freed) {
+    struct pair p;
+    sluice_msg *msg;
+    setenv("SLUICE_POOL_DEBUG", "1", 1);
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    unsetenv("SLUICE_POOL_DEBUG");
+    struct pool *const pools[] = {p.a.node->pool, p.a.node->rx_pool, p.b.node->pool,
+                                  p.b.node->rx_pool};
+    for (int i = 0; i < 4; i++)
+        pool_on_report(pools[i], reports_add, NULL);
+    reports[0] = 0;
+    pair_connect(&p, PAIR_LINK());
+    assert_int_equal(sluice_alloc(p.b.node, 3000, &msg), 0);
+    pair_fill_bytes(sluice_data(msg), 3000, 1);
+    assert_int_equal(sluice_send(p.b.session, msg, SLUICE_SEND(.tag = 1)), 0);
+    sluice_free(msg); /* it is on its way */
+    sluice_event event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    assert_true(pair_check(event.msg, 3000, 1));
+    sluice_free(event.msg);
+    (void)pair_expect(&p, &p.b, SLUICE_SENT);
+    assert_string_equal(reports, "");
+    sluice_free(msg); /* it is the library's again */
+    assert_int_equal(reports_count("is returned twice"), 1);
+    reports[0] = 0;
+    pair_close(&p);
+    assert_string_equal(reports, "");
 }

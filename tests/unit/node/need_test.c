@@ -31,8 +31,7 @@ static struct memory_budget_input input(uint32_t sessions, const struct limits *
                                         .numa = -1};
 }
 
-static void the_need_is_connections_times_depth_times_size(void **state) {
-    (void)state;
+TEST(the_need_is_connections_times_depth_times_size) {
     struct memory_budget need;
     char text[200];
     struct memory_budget_input in = input(1024, &unlimited);
@@ -45,8 +44,7 @@ static void the_need_is_connections_times_depth_times_size(void **state) {
 }
 
 /* Every limit: the error names it, the need and the remedy, in less than the public struct holds. */
-static void too_many_sessions_are_refused_with_limit_need_and_remedy(void **state) {
-    (void)state;
+TEST(too_many_sessions_are_refused_with_limit_need_and_remedy) {
     static const struct {
         uint64_t receive, memlock, cgroup;
         int error;
@@ -85,8 +83,7 @@ static void too_many_sessions_are_refused_with_limit_need_and_remedy(void **stat
     }
 }
 
-static void locked_memory_does_not_count_where_nothing_is_locked(void **state) {
-    (void)state;
+TEST(locked_memory_does_not_count_where_nothing_is_locked) {
     struct limits limits = unlimited;
     struct memory_budget need;
     char text[200];
@@ -101,8 +98,7 @@ static void locked_memory_does_not_count_where_nothing_is_locked(void **state) {
     assert_string_equal(need.warning, "");
 }
 
-static void a_cap_above_a_limit_is_warned_of(void **state) {
-    (void)state;
+TEST(a_cap_above_a_limit_is_warned_of) {
     struct limits limits = unlimited;
     struct memory_budget need;
     char text[200];
@@ -119,8 +115,7 @@ static void a_cap_above_a_limit_is_warned_of(void **state) {
     assert_non_null(strstr(need.warning, "the cgroup may have 102400 KiB"));
 }
 
-static void too_few_huge_pages_are_warned_of(void **state) {
-    (void)state;
+TEST(too_few_huge_pages_are_warned_of) {
     struct limits limits = unlimited;
     struct memory_budget need;
     char text[200];
@@ -158,8 +153,7 @@ static void too_few_huge_pages_are_warned_of(void **state) {
 /* ---- a node ------------------------------------------------------------------------------------ */
 
 /* Descriptors: the node's own must be possible; one process a session is only spoken of. */
-static void too_few_descriptors_are_told_with_limit_need_and_remedy(void **state) {
-    (void)state;
+TEST(too_few_descriptors_are_told_with_limit_need_and_remedy) {
     struct memory_budget need;
     char text[200];
     struct limits limits = unlimited;
@@ -186,8 +180,7 @@ static void too_few_descriptors_are_told_with_limit_need_and_remedy(void **state
 }
 
 /* Under every limit either it says so, before it begins, or all of it can be opened. */
-static void a_node_that_lacks_descriptors_says_so_and_does_not_open(void **state) {
-    (void)state;
+TEST(a_node_that_lacks_descriptors_says_so_and_does_not_open) {
     struct rlimit before, limit;
     struct limits now;
     sluice_node *node = NULL;
@@ -219,8 +212,7 @@ static void a_node_that_lacks_descriptors_says_so_and_does_not_open(void **state
     sluice_close(node, 0);
 }
 
-static void a_node_that_cannot_feed_its_sessions_does_not_open(void **state) {
-    (void)state;
+TEST(a_node_that_cannot_feed_its_sessions_does_not_open) {
     sluice_node *n;
     sluice_error e = {0};
     const sluice_node_options *o =
@@ -287,7 +279,7 @@ static void check_shown(sluice_node *n) {
                      n->options.memory_bytes_max);
 }
 
-static void buffers_are_counted_per_size_worker_and_pool(void **state) {
+PAIR_WITH(pair_connected, buffers_are_counted_per_size_worker_and_pool) {
     struct pair *p = *state;
     static const size_t sizes[] = {100, 3000, 20000, 300000, 3000000};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -311,8 +303,7 @@ static void buffers_are_counted_per_size_worker_and_pool(void **state) {
 }
 
 /* A loop that closes takes nothing with it: its counts are the pool's then. */
-static void a_closed_loops_buffers_stay_counted(void **state) {
-    (void)state;
+TEST(a_closed_loops_buffers_stay_counted) {
     sluice_node *n;
     sluice_loop *loop;
     sluice_msg *msg;
@@ -339,20 +330,4 @@ static void a_closed_loops_buffers_stay_counted(void **state) {
     check_shown(n);
     assert_int_equal(n->stats.page->memory[STATS_SEND].buffers[size_class].gets, 2);
     sluice_close(n, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_need_is_connections_times_depth_times_size),
-        cmocka_unit_test(too_many_sessions_are_refused_with_limit_need_and_remedy),
-        cmocka_unit_test(locked_memory_does_not_count_where_nothing_is_locked),
-        cmocka_unit_test(a_cap_above_a_limit_is_warned_of),
-        cmocka_unit_test(too_few_huge_pages_are_warned_of),
-        cmocka_unit_test(too_few_descriptors_are_told_with_limit_need_and_remedy),
-        cmocka_unit_test(a_node_that_lacks_descriptors_says_so_and_does_not_open),
-        cmocka_unit_test(a_node_that_cannot_feed_its_sessions_does_not_open),
-        PAIR_WITH(pair_connected, buffers_are_counted_per_size_worker_and_pool),
-        cmocka_unit_test(a_closed_loops_buffers_stay_counted),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,7 @@ static void expect_end(struct side *side, sluice_reason reason, const char *text
 /* ---- dials --------------------------------------------------------------------------------------------------- */
 
 /* A web server, say. */
-static void a_port_that_speaks_something_else_is_not_sluice(void **state) {
-    (void)state;
+TEST(a_port_that_speaks_something_else_is_not_sluice) {
     struct side side;
     uint16_t port = 0;
     int listener = plain_listen(&port);
@@ -38,50 +37,10 @@ static void a_port_that_speaks_something_else_is_not_sluice(void **state) {
     side_close(&side, 0);
 }
 
-#define FIRST_PORT 40000
-#define PORTS 4
-
-static void ports_take(int taken[PORTS]) {
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
-    must(file && fprintf(file, "%d %d", FIRST_PORT, FIRST_PORT + PORTS - 1) > 0);
-    must(fclose(file) == 0);
-    for (unsigned i = 0; i < PORTS; i++) {
-        struct sockaddr_in addr = softcm_in("127.0.0.1", (uint16_t)(FIRST_PORT + i));
-        taken[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        must(bind(taken[i], (struct sockaddr *)&addr, sizeof addr) == 0);
-    }
-}
-
-/* It is tried again: others give theirs back. */
-static void a_dial_without_a_port_says_so_and_is_made_when_there_is_one(void **state) {
-    (void)state;
-    int taken[PORTS];
-    struct couple c;
-    if (!own_network)
-        skip_with("needs root for a network namespace of its own");
-    couple_open(&c, true, NULL);
-    c.port = side_listen(&c.a, NULL, &c.listener);
-    ports_take(taken);
-    (void)dial(&c.b, c.port, 200 * MS);
-    expect_end(&c.b, SLUICE_REASON_DEVICE_ERROR, "no port left");
-    sluice_session session = dial(&c.b, c.port, LIMIT_NS);
-    sluice_session_info info = {.size = sizeof info};
-    do
-        must(sluice_session_get_info(session, &info) == 0);
-    while (info.tries < 2);
-    close(taken[0]);
-    struct note note = side_expect(&c.b, SLUICE_UP);
-    assert_int_equal(note.event.session.id, session.id);
-    for (unsigned i = 1; i < PORTS; i++)
-        close(taken[i]);
-    couple_close(&c);
-}
-
 /* ---- sessions ------------------------------------------------------------------------------------------------ */
 
 /* All that arrives is as it was sent, up to the end. */
-static void a_byte_that_changes_on_the_way_ends_the_session(void **state) {
-    (void)state;
+TEST(a_byte_that_changes_on_the_way_ends_the_session) {
     struct couple c;
     couple_open(&c, true, NULL);
     couple_connect(&c, NULL);
@@ -105,15 +64,49 @@ static void a_byte_that_changes_on_the_way_ends_the_session(void **state) {
     couple_close(&c);
 }
 
+/* ---- dials without a port ------------------------------------------------------------------------------------ */
+
+#define FIRST_PORT 40000
+#define PORTS 4
+
+static void ports_take(int taken[PORTS]) {
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
+    must(file && fprintf(file, "%d %d", FIRST_PORT, FIRST_PORT + PORTS - 1) > 0);
+    must(fclose(file) == 0);
+    for (unsigned i = 0; i < PORTS; i++) {
+        struct sockaddr_in addr = softcm_in("127.0.0.1", (uint16_t)(FIRST_PORT + i));
+        taken[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        must(bind(taken[i], (struct sockaddr *)&addr, sizeof addr) == 0);
+    }
+}
+
+/* It is tried again: others give theirs back. The test is the last, because few ports are left after it. */
+TEST(a_dial_without_a_port_says_so_and_is_made_when_there_is_one) {
+    int taken[PORTS];
+    struct couple c;
+    if (!own_network)
+        skip_with("needs root for a network namespace of its own");
+    couple_open(&c, true, NULL);
+    c.port = side_listen(&c.a, NULL, &c.listener);
+    ports_take(taken);
+    (void)dial(&c.b, c.port, 200 * MS);
+    expect_end(&c.b, SLUICE_REASON_DEVICE_ERROR, "no port left");
+    sluice_session session = dial(&c.b, c.port, LIMIT_NS);
+    sluice_session_info info = {.size = sizeof info};
+    do
+        must(sluice_session_get_info(session, &info) == 0);
+    while (info.tries < 2);
+    close(taken[0]);
+    struct note note = side_expect(&c.b, SLUICE_UP);
+    assert_int_equal(note.event.session.id, session.id);
+    for (unsigned i = 1; i < PORTS; i++)
+        close(taken[i]);
+    couple_close(&c);
+}
+
 int main(void) {
     own_network = network_separate();
     setenv("SLUICE_SOFT_NET", "require", 1);
     setenv("SLUICE_DEVICE", "soft", 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_port_that_speaks_something_else_is_not_sluice),
-        cmocka_unit_test(a_byte_that_changes_on_the_way_ends_the_session),
-        cmocka_unit_test(
-            a_dial_without_a_port_says_so_and_is_made_when_there_is_one), /* the last */
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

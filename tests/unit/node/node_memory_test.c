@@ -59,8 +59,6 @@ static int setup(void **state) {
     return 0;
 }
 
-#define MEMORY_TEST(f) cmocka_unit_test_setup(f, setup)
-
 static int open_memory(const sluice_node_options *o) {
     sluice_node_options mine = *o;
     mine.log = tell;
@@ -132,8 +130,9 @@ static int locked_in_child(void) {
     return 0;
 }
 
-static void a_device_that_locks_is_held_to_the_limit(void **state) {
-    (void)state;
+#define MEMORY_TEST(name) TEST_WITH(setup, NULL, name)
+
+MEMORY_TEST(a_device_that_locks_is_held_to_the_limit) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -150,8 +149,7 @@ static void a_device_that_locks_is_held_to_the_limit(void **state) {
 
 /* ---- what is told --------------------------------------------------------------------------------- */
 
-static void memory_that_cannot_be_had_at_all_is_told_with_the_reason(void **state) {
-    (void)state;
+MEMORY_TEST(memory_that_cannot_be_had_at_all_is_told_with_the_reason) {
     fake.fail_alloc = 1;
     assert_int_equal(open_memory(SLUICE_NODE(.name = "x")), SLUICE_ENOMEM);
     assert_int_equal(why.os_errno, ENOMEM);
@@ -159,8 +157,7 @@ static void memory_that_cannot_be_had_at_all_is_told_with_the_reason(void **stat
     assert_int_equal(fake.registered, 0);
 }
 
-static void too_few_huge_pages_are_told_once_a_pool_and_do_no_harm(void **state) {
-    (void)state;
+MEMORY_TEST(too_few_huge_pages_are_told_once_a_pool_and_do_no_harm) {
     struct limits limits;
     limits_read(&limits, "");
     setenv("SLUICE_HUGE_PAGES", "2M", 1);
@@ -189,8 +186,7 @@ static void too_few_huge_pages_are_told_once_a_pool_and_do_no_harm(void **state)
     assert_int_equal(open_memory(SLUICE_NODE(.name = "x")), SLUICE_EINVAL);
 }
 
-static void few_descriptors_are_spoken_of(void **state) {
-    (void)state;
+MEMORY_TEST(few_descriptors_are_spoken_of) {
     struct fabric_ops software = fake_fabric;
     struct rlimit before, limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
@@ -257,8 +253,7 @@ static void compare(struct pool *pool) {
 }
 
 /* Both pools: their arenas are added ahead of need, by a helper, and everything is on the page. */
-static void both_pools_grow_ahead_and_show_their_figures(void **state) {
-    (void)state;
+MEMORY_TEST(both_pools_grow_ahead_and_show_their_figures) {
     hwloc_topology_t topology = topology_here();
     hwloc_obj_t node = topology ? hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, 0) : NULL;
     setenv("SLUICE_HUGE_PAGES", "2M", 1);
@@ -286,15 +281,4 @@ static void both_pools_grow_ahead_and_show_their_figures(void **state) {
         compare(pools[i]);
     }
     close_memory();
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        MEMORY_TEST(a_device_that_locks_is_held_to_the_limit),
-        MEMORY_TEST(memory_that_cannot_be_had_at_all_is_told_with_the_reason),
-        MEMORY_TEST(too_few_huge_pages_are_told_once_a_pool_and_do_no_harm),
-        MEMORY_TEST(few_descriptors_are_spoken_of),
-        MEMORY_TEST(both_pools_grow_ahead_and_show_their_figures),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

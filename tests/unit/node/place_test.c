@@ -14,8 +14,7 @@
 
 /* ---- the decision ---------------------------------------------------------------------------- */
 
-static void the_table_of_cases(void **state) {
-    (void)state;
+TEST(the_table_of_cases) {
     static const struct {
         const char *what;
         int device, picked;
@@ -85,8 +84,7 @@ static void the_table_of_cases(void **state) {
 }
 
 /* Two workers on each of so many NUMA nodes, the device on the last but one. */
-static void every_node_count_fills_the_device_first(void **state) {
-    (void)state;
+TEST(every_node_count_fills_the_device_first) {
     static const int node_counts[] = {2, 4, 8};
     for (unsigned k = 0; k < 3; k++) {
         struct worker_candidate list[16] = {{0}};
@@ -119,8 +117,7 @@ static void every_node_count_fills_the_device_first(void **state) {
     }
 }
 
-static void equals_take_turns(void **state) {
-    (void)state;
+TEST(equals_take_turns) {
     struct worker_candidate list[5] = {{0}}; /* sessions end as soon as they were placed */
     for (uint64_t turn = 1; turn <= 50; turn++) {
         int got = worker_select_pick(list, 5, -1);
@@ -142,8 +139,7 @@ static int read_numa(const char *text) {
     return numa;
 }
 
-static void the_devices_node_is_read_or_unknown(void **state) {
-    (void)state;
+TEST(the_devices_node_is_read_or_unknown) {
     assert_int_equal(read_numa("0\n"), 0);
     assert_int_equal(read_numa("3\n"), 3);
     assert_int_equal(read_numa("-1\n"), -1);
@@ -157,8 +153,7 @@ static void the_devices_node_is_read_or_unknown(void **state) {
 }
 
 /* What hwloc says is what the kernel says. */
-static void a_cpus_node_is_the_kernels(void **state) {
-    (void)state;
+TEST(a_cpus_node_is_the_kernels) {
     char path[96];
     int known = 0;
     for (int cpu = 0; cpu < 256; cpu++) {
@@ -283,8 +278,7 @@ static uint32_t dial(struct bench *b, sluice_session *out) {
     return 0;
 }
 
-static void dials_are_spread_evenly(void **state) {
-    (void)state;
+TEST(dials_are_spread_evenly) {
     struct bench b;
     bench_open(&b, 4);
     for (int i = 0; i < 40; i++)
@@ -295,8 +289,7 @@ static void dials_are_spread_evenly(void **state) {
 }
 
 /* Otherwise the first would do the work of all who come for a moment. */
-static void sessions_that_end_at_once_take_turns_of_the_workers(void **state) {
-    (void)state;
+TEST(sessions_that_end_at_once_take_turns_of_the_workers) {
     struct bench b;
     sluice_session s;
     bench_open(&b, 3);
@@ -312,8 +305,7 @@ static void sessions_that_end_at_once_take_turns_of_the_workers(void **state) {
     bench_close(&b);
 }
 
-static void a_drained_worker_gets_nothing_and_keeps_its_sessions(void **state) {
-    (void)state;
+TEST(a_drained_worker_gets_nothing_and_keeps_its_sessions) {
     struct bench b;
     sluice_session kept[2];
     bench_open(&b, 2);
@@ -337,8 +329,7 @@ static void a_drained_worker_gets_nothing_and_keeps_its_sessions(void **state) {
     bench_close(&b);
 }
 
-static void with_all_workers_drained_a_dial_is_told_the_limit(void **state) {
-    (void)state;
+TEST(with_all_workers_drained_a_dial_is_told_the_limit) {
     struct bench b;
     sluice_session s;
     sluice_error e = {0};
@@ -357,8 +348,7 @@ static void with_all_workers_drained_a_dial_is_told_the_limit(void **state) {
     bench_close(&b);
 }
 
-static void with_all_workers_drained_a_peer_is_told_busy(void **state) {
-    (void)state;
+TEST(with_all_workers_drained_a_peer_is_told_busy) {
     struct bench b;
     sluice_listener listener;
     sluice_session s;
@@ -384,8 +374,7 @@ static void with_all_workers_drained_a_peer_is_told_busy(void **state) {
     bench_close(&b);
 }
 
-static void a_worker_that_does_not_exist_cannot_be_drained(void **state) {
-    (void)state;
+TEST(a_worker_that_does_not_exist_cannot_be_drained) {
     struct bench b;
     bench_open(&b, 2);
     assert_int_equal(sluice_worker_drain(b.near, 2, 1), SLUICE_EINVAL);
@@ -397,8 +386,7 @@ static void a_worker_that_does_not_exist_cannot_be_drained(void **state) {
     assert_int_equal(sluice_worker_drain(closed, 0, 1), SLUICE_ECLOSED);
 }
 
-static void workers_near_the_device_come_first(void **state) {
-    (void)state;
+TEST(workers_near_the_device_come_first) {
     struct bench b;
     bench_open(&b, 3);
     assert_int_equal(b.near->device_numa, -1); /* the software device is nowhere */
@@ -422,8 +410,7 @@ static void workers_near_the_device_come_first(void **state) {
 }
 
 /* Three sessions against one that moves 64 MB in a second; and against the same when it has ceased. */
-static void a_worker_that_moves_much_gets_no_session(void **state) {
-    (void)state;
+TEST(a_worker_that_moves_much_gets_no_session) {
     enum { BYTES = 1 << 20, COUNT = 64 };
     struct bench b;
     sluice_session busy, idle;
@@ -475,8 +462,7 @@ static void *dial_many(void *arg) {
     return NULL;
 }
 
-static void threads_that_dial_at_once_do_not_crowd_one_worker(void **state) {
-    (void)state;
+TEST(threads_that_dial_at_once_do_not_crowd_one_worker) {
     struct bench b;
     pthread_t threads[THREADS];
     void *failed;
@@ -515,8 +501,7 @@ static void *dial_and_look(void *arg) {
     return wrong;
 }
 
-static void once_drained_a_worker_gets_nothing_from_any_thread(void **state) {
-    (void)state;
+TEST(once_drained_a_worker_gets_nothing_from_any_thread) {
     struct bench b;
     pthread_t threads[THREADS];
     void *wrong;
@@ -543,25 +528,4 @@ static void once_drained_a_worker_gets_nothing_from_any_thread(void **state) {
     assert_true(atomic_load(&verified) > 0);
     assert_int_equal(sessions(&b, 0) + sessions(&b, 1), THREADS * EACH);
     bench_close(&b);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_table_of_cases),
-        cmocka_unit_test(every_node_count_fills_the_device_first),
-        cmocka_unit_test(equals_take_turns),
-        cmocka_unit_test(the_devices_node_is_read_or_unknown),
-        cmocka_unit_test(a_cpus_node_is_the_kernels),
-        cmocka_unit_test(dials_are_spread_evenly),
-        cmocka_unit_test(sessions_that_end_at_once_take_turns_of_the_workers),
-        cmocka_unit_test(a_drained_worker_gets_nothing_and_keeps_its_sessions),
-        cmocka_unit_test(with_all_workers_drained_a_dial_is_told_the_limit),
-        cmocka_unit_test(with_all_workers_drained_a_peer_is_told_busy),
-        cmocka_unit_test(a_worker_that_does_not_exist_cannot_be_drained),
-        cmocka_unit_test(workers_near_the_device_come_first),
-        cmocka_unit_test(a_worker_that_moves_much_gets_no_session),
-        cmocka_unit_test(threads_that_dial_at_once_do_not_crowd_one_worker),
-        cmocka_unit_test(once_drained_a_worker_gets_nothing_from_any_thread),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

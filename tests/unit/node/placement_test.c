@@ -155,8 +155,7 @@ static void pin(void) {
     expect_refused(SLUICE_NODE(.device = "soft"), "SLUICE_CPUS names CPU 1023");
 }
 
-static void workers_run_on_the_cpus_they_are_given(void **state) {
-    (void)state;
+TEST(workers_run_on_the_cpus_they_are_given) {
     apart(pin);
 }
 
@@ -194,8 +193,7 @@ static void bind_memory(void) {
                    "memory_numa names NUMA node 3000");
 }
 
-static void memory_is_wished_on_the_node_that_was_named(void **state) {
-    (void)state;
+TEST(memory_is_wished_on_the_node_that_was_named) {
     apart(bind_memory);
 }
 
@@ -213,8 +211,7 @@ static void choose_pages(void) {
     expect_refused(SLUICE_NODE(.device = "soft"), "SLUICE_HUGE_PAGES is none of 1G, 2M and no");
 }
 
-static void the_environments_pages_are_taken_or_refused(void **state) {
-    (void)state;
+TEST(the_environments_pages_are_taken_or_refused) {
     apart(choose_pages);
 }
 
@@ -234,8 +231,7 @@ static void told_of_another_machine(void) {
     expect_refused(SLUICE_NODE(.device = "soft"), "SLUICE_NUMA names NUMA node 1, which is not");
 }
 
-static void another_machines_topology_is_not_taken_for_ours(void **state) {
-    (void)state;
+TEST(another_machines_topology_is_not_taken_for_ours) {
     apart(told_of_another_machine);
 }
 
@@ -264,8 +260,7 @@ static void pin_to_nothing(void) {
     sluice_close(node, 0);
 }
 
-static void a_worker_that_cannot_be_pinned_is_told_of_and_works(void **state) {
-    (void)state;
+TEST(a_worker_that_cannot_be_pinned_is_told_of_and_works) {
     apart(pin_to_nothing);
 }
 
@@ -317,8 +312,7 @@ static void ask_the_helper(void) {
     check_plan(2, 4, "the CPUs next to it");
 }
 
-static void a_node_asks_the_helper_for_its_device(void **state) {
-    (void)state;
+TEST(a_node_asks_the_helper_for_its_device) {
     apart(ask_the_helper);
 }
 
@@ -367,8 +361,7 @@ static void find_on_the_bus(void) {
     check_plan(3, 6, "hwloc's PCI device");
 }
 
-static void a_node_finds_its_device_in_hwlocs_tree(void **state) {
-    (void)state;
+TEST(a_node_finds_its_device_in_hwlocs_tree) {
     apart(find_on_the_bus);
 }
 
@@ -384,21 +377,6 @@ static void ask_the_kernel(void) {
     check_plan(-1, 0, "mlx5_9 is on NUMA node 7, which is not there for this process");
 }
 
-static void a_node_asks_the_kernel_last(void **state) {
-    (void)state;
+TEST(a_node_asks_the_kernel_last) {
     apart(ask_the_kernel);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_run_on_the_cpus_they_are_given),
-        cmocka_unit_test(memory_is_wished_on_the_node_that_was_named),
-        cmocka_unit_test(the_environments_pages_are_taken_or_refused),
-        cmocka_unit_test(another_machines_topology_is_not_taken_for_ours),
-        cmocka_unit_test(a_worker_that_cannot_be_pinned_is_told_of_and_works),
-        cmocka_unit_test(a_node_asks_the_helper_for_its_device),
-        cmocka_unit_test(a_node_finds_its_device_in_hwlocs_tree),
-        cmocka_unit_test(a_node_asks_the_kernel_last),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

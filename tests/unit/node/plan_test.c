@@ -43,8 +43,7 @@ static void check_all(const struct cpu_plan *plan, uint32_t cpus) {
 }
 
 /* 2 nodes of 4 cores with 2 threads: CPUs 0-7 and 8-15, threads of one core side by side. */
-static void workers_are_near_the_device_and_on_cores_of_their_own(void **state) {
-    (void)state;
+TEST(workers_are_near_the_device_and_on_cores_of_their_own) {
     hwloc_topology_t topology = machine("numa:2 core:4 pu:2");
     struct cpu_plan_input in = input(topology, "mlx5_1", 10);
     struct cpu_plan plan;
@@ -63,8 +62,7 @@ static void workers_are_near_the_device_and_on_cores_of_their_own(void **state) 
     hwloc_topology_destroy(topology);
 }
 
-static void each_device_has_its_node(void **state) {
-    (void)state;
+TEST(each_device_has_its_node) {
     static const char *const machines[] = {"numa:2 core:2 pu:1", "numa:4 core:2 pu:1",
                                            "package:4 numa:2 core:2 pu:1"};
     static const int nodes[] = {2, 4, 8};
@@ -89,8 +87,7 @@ static void each_device_has_its_node(void **state) {
 }
 
 /* Eight nodes in a row: the farther, the later. */
-static void farther_nodes_come_later(void **state) {
-    (void)state;
+TEST(farther_nodes_come_later) {
     hwloc_topology_t topology = machine("numa:8 core:1 pu:1");
     hwloc_obj_t objs[8];
     hwloc_uint64_t values[64];
@@ -112,8 +109,7 @@ static void farther_nodes_come_later(void **state) {
     hwloc_topology_destroy(topology);
 }
 
-static void cpus_the_cgroup_forbids_are_in_no_plan(void **state) {
-    (void)state;
+TEST(cpus_the_cgroup_forbids_are_in_no_plan) {
     hwloc_topology_t topology = machine("numa:2 core:4 pu:1");
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     hwloc_bitmap_set_range(set, 2, 4);
@@ -141,8 +137,7 @@ static void cpus_the_cgroup_forbids_are_in_no_plan(void **state) {
     hwloc_topology_destroy(topology);
 }
 
-static void the_users_word_comes_first(void **state) {
-    (void)state;
+TEST(the_users_word_comes_first) {
     hwloc_topology_t topology = machine("numa:2 core:4 pu:1");
     struct cpu_plan_input in = input(topology, "mlx5_0", 3);
     struct cpu_plan plan;
@@ -180,8 +175,7 @@ static void the_users_word_comes_first(void **state) {
     hwloc_topology_destroy(topology);
 }
 
-static void nothing_known_gives_a_plan_that_works(void **state) {
-    (void)state;
+TEST(nothing_known_gives_a_plan_that_works) {
     struct cpu_plan plan;
     struct cpu_plan_input in = input(NULL, "mlx5_0", 4);
     assert_int_equal(cpu_plan_make(&plan, &in), 0);
@@ -215,8 +209,7 @@ static void nothing_known_gives_a_plan_that_works(void **state) {
     assert_int_equal(plan.worker_cpu[0], plan.cpus[0]);
 }
 
-static void what_the_device_says_of_itself_is_believed_first(void **state) {
-    (void)state;
+TEST(what_the_device_says_of_itself_is_believed_first) {
     hwloc_topology_t topology = machine("numa:4 core:2 pu:1");
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     struct cpu_plan_input in = input(topology, "mlx5_0", 1);
@@ -236,8 +229,7 @@ static void what_the_device_says_of_itself_is_believed_first(void **state) {
 
 /* ---- devices that hwloc knows -------------------------------------------------------------------- */
 
-static void nics_that_hwloc_sees_are_where_it_says(void **state) {
-    (void)state;
+TEST(nics_that_hwloc_sees_are_where_it_says) {
     static const struct {
         const char *text;
         int count, nodes[4], per_node;
@@ -276,8 +268,7 @@ static void nics_that_hwloc_sees_are_where_it_says(void **state) {
 }
 
 /* The CPUs next to it, then hwloc's objects, then the kernel's number. */
-static void who_knows_the_device_is_asked_in_order(void **state) {
-    (void)state;
+TEST(who_knows_the_device_is_asked_in_order) {
     static const int node = 1;
     hwloc_topology_t topology = machine_with_nics("numa:4 core:2 pu:1", &node, 1);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
@@ -307,8 +298,7 @@ static void who_knows_the_device_is_asked_in_order(void **state) {
 
 /* ---- where the memory goes ------------------------------------------------------------------------ */
 
-static void memory_goes_where_the_user_says(void **state) {
-    (void)state;
+TEST(memory_goes_where_the_user_says) {
     hwloc_topology_t topology = machine("numa:4 core:2 pu:1");
     struct cpu_plan_input in = input(topology, "mlx5_1", 1);
     struct cpu_plan plan;
@@ -347,8 +337,7 @@ static void memory_goes_where_the_user_says(void **state) {
     hwloc_topology_destroy(topology);
 }
 
-static void memory_is_bound_to_no_node_the_cgroup_forbids(void **state) {
-    (void)state;
+TEST(memory_is_bound_to_no_node_the_cgroup_forbids) {
     hwloc_topology_t topology = machine("numa:4 core:2 pu:1");
     hwloc_bitmap_t nodes = hwloc_bitmap_alloc();
     struct cpu_plan_input in = input(topology, "mlx5_1", 1);
@@ -369,8 +358,7 @@ static void memory_is_bound_to_no_node_the_cgroup_forbids(void **state) {
     hwloc_topology_destroy(topology);
 }
 
-static void memory_is_bound_to_no_node_without_any(void **state) {
-    (void)state;
+TEST(memory_is_bound_to_no_node_without_any) {
     hwloc_topology_t topology = machine("numa:4 core:2 pu:1");
     struct cpu_plan_input in = input(topology, "mlx5_1", 1);
     struct cpu_plan plan;
@@ -386,8 +374,7 @@ static void memory_is_bound_to_no_node_without_any(void **state) {
     hwloc_topology_destroy(topology);
 }
 
-static void one_node_is_near_everything(void **state) {
-    (void)state;
+TEST(one_node_is_near_everything) {
     hwloc_topology_t topology = machine("core:4 pu:1");
     hwloc_bitmap_t set = hwloc_bitmap_dup(hwloc_topology_get_complete_cpuset(topology));
     struct cpu_plan_input in = input(topology, "rxe0", 2);
@@ -453,8 +440,7 @@ static int ask_the_helper(void) {
     return 0;
 }
 
-static void hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else(void **state) {
-    (void)state;
+TEST(hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else) {
     assert_int_equal(fabric_soft.affinity_cpus(NULL, NULL, NULL), -1);
     pid_t child = fork();
     assert_true(child >= 0);
@@ -464,24 +450,4 @@ static void hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else(void **stat
     if (status == 77)
         skip_with("THIS PROCESS MAY NOT HAVE A SYSFS OF ITS OWN");
     assert_int_equal(status, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(workers_are_near_the_device_and_on_cores_of_their_own),
-        cmocka_unit_test(each_device_has_its_node),
-        cmocka_unit_test(farther_nodes_come_later),
-        cmocka_unit_test(cpus_the_cgroup_forbids_are_in_no_plan),
-        cmocka_unit_test(the_users_word_comes_first),
-        cmocka_unit_test(nothing_known_gives_a_plan_that_works),
-        cmocka_unit_test(what_the_device_says_of_itself_is_believed_first),
-        cmocka_unit_test(nics_that_hwloc_sees_are_where_it_says),
-        cmocka_unit_test(who_knows_the_device_is_asked_in_order),
-        cmocka_unit_test(memory_goes_where_the_user_says),
-        cmocka_unit_test(memory_is_bound_to_no_node_the_cgroup_forbids),
-        cmocka_unit_test(memory_is_bound_to_no_node_without_any),
-        cmocka_unit_test(one_node_is_near_everything),
-        cmocka_unit_test(hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

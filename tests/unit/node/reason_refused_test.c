@@ -10,8 +10,7 @@
 
 /* ---- refused ---------------------------------------------------------------------------------- */
 
-static void nobody_listens(void **state) {
-    (void)state;
+TEST(nobody_listens) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     snprintf(p.address, sizeof p.address, "127.0.0.1:1");
@@ -21,8 +20,7 @@ static void nobody_listens(void **state) {
     watched_close(&p);
 }
 
-static void the_application_refuses(void **state) {
-    (void)state;
+TEST(the_application_refuses) {
     struct pair p;
     watched_open(&p, PAIR_LINK(.flags = SLUICE_ASK));
     reason_dial(&p);
@@ -35,8 +33,7 @@ static void the_application_refuses(void **state) {
     watched_close(&p);
 }
 
-static void a_listener_has_its_sessions(void **state) {
-    (void)state;
+TEST(a_listener_has_its_sessions) {
     struct pair p;
     memset(&p, 0, sizeof p);
     pair_clock = 0;
@@ -50,8 +47,7 @@ static void a_listener_has_its_sessions(void **state) {
     pair_close(&p);
 }
 
-static void a_listener_has_no_memory(void **state) {
-    (void)state;
+TEST(a_listener_has_no_memory) {
     struct pair p;
     memset(&p, 0, sizeof p);
     pair_clock = 0;
@@ -67,8 +63,7 @@ static void a_listener_has_no_memory(void **state) {
     pair_close(&p);
 }
 
-static void the_listeners_node_is_closed(void **state) {
-    (void)state;
+TEST(the_listeners_node_is_closed) {
     struct pair p;
     watched_open(&p, PAIR_LINK(.flags = SLUICE_ASK));
     reason_dial(&p);
@@ -134,8 +129,7 @@ static void raw_close(struct raw *raw) {
     soft_destroy_event_channel(raw->channel);
 }
 
-static void a_reject_says_what_it_means(void **state) {
-    (void)state;
+TEST(a_reject_says_what_it_means) {
     static const char foreign[] = "HTTP/1.1 400 Bad Request";
     struct pair p;
     struct raw raw;
@@ -177,8 +171,7 @@ static void a_reject_says_what_it_means(void **state) {
     watched_close(&p);
 }
 
-static void a_wrong_acceptance_says_what_is_wrong(void **state) {
-    (void)state;
+TEST(a_wrong_acceptance_says_what_is_wrong) {
     static const struct {
         unsigned at, value;
         sluice_reason reason;
@@ -212,17 +205,4 @@ static void a_wrong_acceptance_says_what_is_wrong(void **state) {
     raw.request = NULL;
     raw_close(&raw);
     watched_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_listens),
-        cmocka_unit_test(the_application_refuses),
-        cmocka_unit_test(a_listener_has_its_sessions),
-        cmocka_unit_test(a_listener_has_no_memory),
-        cmocka_unit_test(the_listeners_node_is_closed),
-        cmocka_unit_test(a_reject_says_what_it_means),
-        cmocka_unit_test(a_wrong_acceptance_says_what_is_wrong),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

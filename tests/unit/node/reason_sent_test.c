@@ -5,8 +5,7 @@
  */
 #include "support/reason.h"
 
-static void a_send_that_breaks_with_its_connection_is_the_peers_loss(void **state) {
-    (void)state;
+TEST(a_send_that_breaks_with_its_connection_is_the_peers_loss) {
     static const struct {
         const char *name;
         enum ibv_wc_status wc;
@@ -48,11 +47,4 @@ static void a_send_that_breaks_with_its_connection_is_the_peers_loss(void **stat
         EXPECT_END(&p, &p.a, LOST_LINE);
     }
     watched_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_send_that_breaks_with_its_connection_is_the_peers_loss),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,7 @@ static const struct {
       "the connection could not be made (status -5: Input/output error)"}},
 };
 
-static void a_dial_that_fails_says_where(void **state) {
-    (void)state;
+TEST(a_dial_that_fails_says_where) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     for (unsigned i = 0; i < sizeof failures / sizeof *failures; i++) {
@@ -45,8 +44,7 @@ static void a_dial_that_fails_says_where(void **state) {
     watched_close(&p);
 }
 
-static void nobody_decides_in_time(void **state) {
-    (void)state;
+TEST(nobody_decides_in_time) {
     struct pair p;
     watched_open(&p, PAIR_LINK(.flags = SLUICE_ASK, .timeout_ns = 3000000000ull));
     pair_dial(&p, PAIR_LINK(.flags = SLUICE_ONCE, .timeout_ns = 100000000000ull));
@@ -65,8 +63,7 @@ static const char *two_names(struct ibv_device *device) {
     return calls++ % 2 ? "one" : "another";
 }
 
-static void the_address_is_of_another_device(void **state) {
-    (void)state;
+TEST(the_address_is_of_another_device) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     struct fabric_ops two = watched_fabric;
@@ -81,8 +78,7 @@ static void the_address_is_of_another_device(void **state) {
 
 /* ---- live sessions ------------------------------------------------------------------------------ */
 
-static void closed_by_either_side(void **state) {
-    (void)state;
+TEST(closed_by_either_side) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     pair_connect(&p, ONCE);
@@ -105,8 +101,7 @@ static void closed_by_either_side(void **state) {
 }
 
 /* What a failed completion means, at the side that has it; the other is disconnected. */
-static void a_failed_completion_is_kept(void **state) {
-    (void)state;
+TEST(a_failed_completion_is_kept) {
     static const struct {
         const char *name;
         enum ibv_wc_status wc;
@@ -153,8 +148,7 @@ static int no_receive(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv
  * What the device says when it takes a work request no more is handed on. Where the kernel drives the queue pair (iWARP)
  * it is the peer's end if it says that there is no connection, and the device's fault if it says anything else.
  */
-static void a_device_that_refuses_is_quoted(void **state) {
-    (void)state;
+TEST(a_device_that_refuses_is_quoted) {
     static const struct {
         bool iwarp;
         int error;
@@ -213,8 +207,7 @@ static void no_async_ack(struct ibv_async_event *event) {
 }
 
 /* The device says that the queue pair broke, before its flushed receives are found or after. */
-static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
-    (void)state;
+TEST(a_queue_pair_that_broke_is_told_whatever_comes_first) {
     struct pair p;
     watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED)); /* shared receives are not flushed */
     for (int flushes_first = 0; flushes_first < 2; flushes_first++) {
@@ -252,8 +245,7 @@ static void a_queue_pair_that_broke_is_told_whatever_comes_first(void **state) {
 }
 
 /* A killed iWARP peer may show first as the answer to its READ, which cannot be sent. */
-static void a_connection_that_breaks_under_an_answer_is_the_peers_loss(void **state) {
-    (void)state;
+TEST(a_connection_that_breaks_under_an_answer_is_the_peers_loss) {
     static const struct {
         enum ibv_event_type type;
         bool iwarp;
@@ -292,8 +284,7 @@ static void a_connection_that_breaks_under_an_answer_is_the_peers_loss(void **st
 }
 
 /* Fault plans number sends from the beginning of a queue pair; lies are told by altering the liar. */
-static void a_peer_that_breaks_the_protocol(void **state) {
-    (void)state;
+TEST(a_peer_that_breaks_the_protocol) {
     struct pair p;
     watched_open(&p, PAIR_LINK());
     for (unsigned i = 0; i < 2; i++) {
@@ -310,8 +301,7 @@ static void a_peer_that_breaks_the_protocol(void **state) {
     watched_close(&p);
 }
 
-static void the_device_is_removed(void **state) {
-    (void)state;
+TEST(the_device_is_removed) {
     for (int i = 0; i < 2; i++) {
         struct pair p;
         watched_open(&p, PAIR_LINK());
@@ -354,8 +344,7 @@ static void loop_is_faster(void) {
     }
 }
 
-static void a_removal_is_told_when_the_loop_is_faster_than_the_news(void **state) {
-    (void)state;
+TEST(a_removal_is_told_when_the_loop_is_faster_than_the_news) {
     const int orders[] = {ORDER_REMOVAL_ONLY, ORDER_FATAL_ONLY, ORDER_FATAL_FIRST};
     for (unsigned i = 0; i < 3; i++) {
         struct pair p;
@@ -377,21 +366,4 @@ static void a_removal_is_told_when_the_loop_is_faster_than_the_news(void **state
         assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_DEVICE_REMOVED);
         pair_close(&p);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dial_that_fails_says_where),
-        cmocka_unit_test(nobody_decides_in_time),
-        cmocka_unit_test(the_address_is_of_another_device),
-        cmocka_unit_test(closed_by_either_side),
-        cmocka_unit_test(a_failed_completion_is_kept),
-        cmocka_unit_test(a_device_that_refuses_is_quoted),
-        cmocka_unit_test(a_queue_pair_that_broke_is_told_whatever_comes_first),
-        cmocka_unit_test(a_connection_that_breaks_under_an_answer_is_the_peers_loss),
-        cmocka_unit_test(a_peer_that_breaks_the_protocol),
-        cmocka_unit_test(the_device_is_removed),
-        cmocka_unit_test(a_removal_is_told_when_the_loop_is_faster_than_the_news),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,8 +69,7 @@ static void stay_inside(void) {
     side_close(&a, 0);
 }
 
-static void off_makes_no_socket_of_the_internet_family(void **state) {
-    (void)state;
+TEST(off_makes_no_socket_of_the_internet_family) {
     network_child(NULL, stay_inside);
     network_child("require", stay_inside);
 }
@@ -89,8 +88,7 @@ static void go_outside(void) {
     side_close(&a, 0);
 }
 
-static void on_opens_a_port_and_stays_within_the_host_where_it_can(void **state) {
-    (void)state;
+TEST(on_opens_a_port_and_stays_within_the_host_where_it_can) {
     network_child("off", go_outside);
     network_child("require", go_outside);
 }
@@ -103,8 +101,7 @@ static void go_over_tcp(void) {
     side_close(&a, 0);
 }
 
-static void required_it_goes_over_tcp(void **state) {
-    (void)state;
+TEST(required_it_goes_over_tcp) {
     network_child("off", go_over_tcp);
 }
 
@@ -118,8 +115,7 @@ static void do_as_the_environment_says(void) {
     side_close(&a, 0);
 }
 
-static void by_default_it_is_as_the_environment_says(void **state) {
-    (void)state;
+TEST(by_default_it_is_as_the_environment_says) {
     network_child("off", do_as_the_environment_says);
     network_child("require", do_as_the_environment_says);
 }
@@ -139,19 +135,11 @@ static void differ(void) {
     side_close(&a, 0);
 }
 
-static void nodes_of_one_process_may_differ(void **state) {
-    (void)state;
+TEST(nodes_of_one_process_may_differ) {
     network_child(NULL, differ);
 }
 
 int main(void) {
     setenv("SLUICE_DEVICE", "soft", 0);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(off_makes_no_socket_of_the_internet_family),
-        cmocka_unit_test(on_opens_a_port_and_stays_within_the_host_where_it_can),
-        cmocka_unit_test(required_it_goes_over_tcp),
-        cmocka_unit_test(by_default_it_is_as_the_environment_says),
-        cmocka_unit_test(nodes_of_one_process_may_differ),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

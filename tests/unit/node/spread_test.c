@@ -69,6 +69,11 @@ static void spread_close(struct spread *t) {
     sluice_close(t->a, 0);
 }
 
+static int closed(void **state) {
+    spread_close(*state);
+    return 0;
+}
+
 static void note(struct seen *seen, const sluice_event *event) {
     switch (event->type) {
     case SLUICE_UP:
@@ -140,7 +145,16 @@ static struct sluice_loop *loop_of(sluice_session s) {
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-static void twelve_sessions_land_four_on_each_loop(void **state) {
+#define WITH(set_up, name) TEST_WITH(set_up, closed, name)
+
+static int opened(void **state) {
+    static struct spread of_test;
+    *state = &of_test;
+    spread_open(*state, NULL);
+    return 0;
+}
+
+WITH(opened, twelve_sessions_land_four_on_each_loop) {
     struct spread *t = *state;
     connect_some(t, 12);
     for (int i = 0; i < LOOPS; i++) {
@@ -161,8 +175,7 @@ static void on_event(const sluice_event *event, void *arg) {
         t->handled++;
 }
 
-static void with_a_handler_it_runs_on_the_loops(void **state) {
-    (void)state;
+TEST(with_a_handler_it_runs_on_the_loops) {
     struct spread t;
     spread_open(&t, on_event);
     connect_some(&t, 6);
@@ -173,7 +186,7 @@ static void with_a_handler_it_runs_on_the_loops(void **state) {
     spread_close(&t);
 }
 
-static void the_loop_that_lost_its_sessions_gets_the_next(void **state) {
+WITH(opened, the_loop_that_lost_its_sessions_gets_the_next) {
     struct spread *t = *state;
     connect_some(t, 9);
     for (int k = 0; k < 3; k++)
@@ -186,7 +199,7 @@ static void the_loop_that_lost_its_sessions_gets_the_next(void **state) {
 }
 
 /* Sessions are counted, not how many listeners name a loop. */
-static void a_loop_of_many_listeners_gets_no_fewer_sessions(void **state) {
+WITH(opened, a_loop_of_many_listeners_gets_no_fewer_sessions) {
     struct spread *t = *state;
     char first[64];
     memcpy(first, t->address, sizeof first);
@@ -198,7 +211,7 @@ static void a_loop_of_many_listeners_gets_no_fewer_sessions(void **state) {
         assert_int_equal(t->seen[i].up, 2);
 }
 
-static void a_loop_stays_open_while_a_listener_lists_it(void **state) {
+WITH(opened, a_loop_stays_open_while_a_listener_lists_it) {
     struct spread *t = *state;
     for (int i = 0; i < LOOPS; i++)
         assert_int_equal(sluice_loop_close(t->loop[i]), SLUICE_EINVAL);
@@ -210,7 +223,7 @@ static void a_loop_stays_open_while_a_listener_lists_it(void **state) {
     }
 }
 
-static void a_listener_that_fails_lets_its_loops_go(void **state) {
+WITH(opened, a_listener_that_fails_lets_its_loops_go) {
     struct spread *t = *state;
     sluice_listener other;
     sluice_error e = {0};
@@ -222,7 +235,7 @@ static void a_listener_that_fails_lets_its_loops_go(void **state) {
 }
 
 /* A session keeps nothing of its listener's array, whose place another listener takes. */
-static void sessions_outlive_the_listener_on_their_loops(void **state) {
+WITH(opened, sessions_outlive_the_listener_on_their_loops) {
     struct spread *t = *state;
     connect_some(t, 6);
     sluice_unlisten(t->listener);
@@ -243,7 +256,7 @@ static void sessions_outlive_the_listener_on_their_loops(void **state) {
 
 /* ---- dialing --------------------------------------------------------------------------------- */
 
-static void a_dial_with_loops_takes_one_at_once(void **state) {
+WITH(opened, a_dial_with_loops_takes_one_at_once) {
     struct spread *t = *state;
     sluice_session s[6];
     sluice_error e = {0};
@@ -270,7 +283,7 @@ static void a_dial_with_loops_takes_one_at_once(void **state) {
  * sluice_close() closes loops whatever listeners name, and their structs serve the next loop: a listener
  * that lets go of a loop which is not its node's any more must not touch it.
  */
-static void a_loop_that_was_closed_is_not_let_go(void **state) {
+WITH(opened, a_loop_that_was_closed_is_not_let_go) {
     struct spread *t = *state;
     sluice_loop *loops[2] = {t->dialer, t->loop[0]}; /* the first has become another node's */
     const struct link_config link = {.loops = loops, .loop_count = 2};
@@ -281,32 +294,4 @@ static void a_loop_that_was_closed_is_not_let_go(void **state) {
     assert_int_equal(atomic_load(&t->dialer->assigned), 1);
     assert_int_equal(atomic_load(&t->loop[0]->listed), 1);
     assert_int_equal(atomic_load(&t->loop[0]->assigned), 1);
-}
-
-static int opened(void **state) {
-    static struct spread of_test;
-    *state = &of_test;
-    spread_open(*state, NULL);
-    return 0;
-}
-
-static int closed(void **state) {
-    spread_close(*state);
-    return 0;
-}
-
-int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
-    const struct CMUnitTest tests[] = {
-        WITH(opened, twelve_sessions_land_four_on_each_loop),
-        cmocka_unit_test(with_a_handler_it_runs_on_the_loops),
-        WITH(opened, the_loop_that_lost_its_sessions_gets_the_next),
-        WITH(opened, a_loop_of_many_listeners_gets_no_fewer_sessions),
-        WITH(opened, a_loop_stays_open_while_a_listener_lists_it),
-        WITH(opened, a_listener_that_fails_lets_its_loops_go),
-        WITH(opened, sessions_outlive_the_listener_on_their_loops),
-        WITH(opened, a_dial_with_loops_takes_one_at_once),
-        WITH(opened, a_loop_that_was_closed_is_not_let_go),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,15 +142,7 @@ static void compare_with_and_without(size_t bytes, uint32_t flags) {
     assert_true(gone > TURNS * 10);
 }
 
-static void one_stopped_consumer_costs_its_window_and_nothing_of_the_others(void **state) {
-    (void)state;
+TEST(one_stopped_consumer_costs_its_window_and_nothing_of_the_others) {
     compare_with_and_without(64, 0);
     compare_with_and_without(2000, SLUICE_ISOLATED);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_stopped_consumer_costs_its_window_and_nothing_of_the_others),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,8 +121,7 @@ static void *send_many(void *arg) {
     return NULL;
 }
 
-static void several_threads_send_and_each_keeps_its_order(void **state) {
-    (void)state;
+TEST(several_threads_send_and_each_keeps_its_order) {
     struct flow flow = {0};
     sluice_error e;
     sluice_listener listener;
@@ -205,8 +204,7 @@ static void *send_until_closed(void *arg) {
     return NULL;
 }
 
-static void sends_that_race_with_the_end_have_an_outcome(void **state) {
-    (void)state;
+TEST(sends_that_race_with_the_end_have_an_outcome) {
     sluice_node *a = open_node(1, SLUICE_IDLE_ADAPTIVE), *b = open_node(1, SLUICE_IDLE_ADAPTIVE);
     sluice_listener listener;
     sluice_session session;
@@ -242,8 +240,7 @@ static void sends_that_race_with_the_end_have_an_outcome(void **state) {
 
 /* ---- a loop in somebody else's epoll --------------------------------------------------------- */
 
-static void the_descriptor_is_readable_when_there_is_work(void **state) {
-    (void)state;
+TEST(the_descriptor_is_readable_when_there_is_work) {
     sluice_node *n = open_node(1, SLUICE_IDLE_BLOCK);
     sluice_loop *loop;
     sluice_error e;
@@ -301,8 +298,7 @@ static void *wake_later(void *arg) {
     return NULL;
 }
 
-static void a_sleeping_poll_is_woken(void **state) {
-    (void)state;
+TEST(a_sleeping_poll_is_woken) {
     sluice_node *n = open_node(SLUICE_NO_WORKERS, SLUICE_IDLE_ADAPTIVE);
     sluice_loop *loop;
     sluice_error e;
@@ -320,8 +316,7 @@ static void a_sleeping_poll_is_woken(void **state) {
     sluice_close(n, 0);
 }
 
-static void a_wait_ends_by_itself_whatever_the_idle_policy(void **state) {
-    (void)state;
+TEST(a_wait_ends_by_itself_whatever_the_idle_policy) {
     static const uint32_t policies[] = {SLUICE_IDLE_SPIN, SLUICE_IDLE_ADAPTIVE, SLUICE_IDLE_BLOCK};
     for (unsigned i = 0; i < 3; i++) {
         sluice_node *n = open_node(SLUICE_NO_WORKERS, policies[i]);
@@ -347,8 +342,7 @@ static void *poll_for_ever(void *arg) {
     return (void *)(intptr_t)status;
 }
 
-static void closing_ends_a_poll_that_sleeps(void **state) {
-    (void)state;
+TEST(closing_ends_a_poll_that_sleeps) {
     for (int i = 0; i < 20; i++) {
         sluice_node *n = open_node(1, SLUICE_IDLE_ADAPTIVE);
         sluice_loop *loop;
@@ -380,8 +374,7 @@ static unsigned settled_threads(unsigned expected) {
     return count;
 }
 
-static void nodes_leave_no_thread_and_no_descriptor(void **state) {
-    (void)state;
+TEST(nodes_leave_no_thread_and_no_descriptor) {
     sluice_close(open_node(1, SLUICE_IDLE_ADAPTIVE), 0); /* what a process makes once is made now */
     unsigned fds = usage_entries("/proc/self/fd");
     unsigned threads = tasks_alive();
@@ -397,8 +390,7 @@ static void nodes_leave_no_thread_and_no_descriptor(void **state) {
     assert_int_equal(settled_threads(threads), threads);
 }
 
-static void a_host_name_is_resolved_or_refused(void **state) {
-    (void)state;
+TEST(a_host_name_is_resolved_or_refused) {
     struct flow flow = {0};
     sluice_session session;
     sluice_error e;
@@ -461,8 +453,7 @@ static int child_of_fork(sluice_node *n, sluice_loop *loop, sluice_session sessi
     return wrong;
 }
 
-static void a_forked_child_gets_errors_and_does_no_harm(void **state) {
-    (void)state;
+TEST(a_forked_child_gets_errors_and_does_no_harm) {
     struct flow flow = {0};
     sluice_node *n = open_node(1, SLUICE_IDLE_ADAPTIVE);
     sluice_loop *loop;
@@ -498,19 +489,4 @@ static void a_forked_child_gets_errors_and_does_no_harm(void **state) {
     assert_int_equal(event.type, SLUICE_MESSAGE);
     sluice_close(n, 0);
     wait_semaphore(&flow.closed);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(several_threads_send_and_each_keeps_its_order),
-        cmocka_unit_test(sends_that_race_with_the_end_have_an_outcome),
-        cmocka_unit_test(the_descriptor_is_readable_when_there_is_work),
-        cmocka_unit_test(a_sleeping_poll_is_woken),
-        cmocka_unit_test(a_wait_ends_by_itself_whatever_the_idle_policy),
-        cmocka_unit_test(closing_ends_a_poll_that_sleeps),
-        cmocka_unit_test(nodes_leave_no_thread_and_no_descriptor),
-        cmocka_unit_test(a_host_name_is_resolved_or_refused),
-        cmocka_unit_test(a_forked_child_gets_errors_and_does_no_harm),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

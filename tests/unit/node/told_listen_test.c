@@ -56,8 +56,7 @@ static void give_back(sluice_listener listener) {
     cm_progress(side.node->cm, 0);
 }
 
-static void a_port_that_is_taken_says_by_whom(void **state) {
-    (void)state;
+TEST(a_port_that_is_taken_says_by_whom) {
     sluice_listener first;
     pair_open_side(&side, PAIR_NODE());
     int port = take("127.0.0.1:0", &first);
@@ -102,8 +101,7 @@ static void set_right(bool on) {
     assert_int_equal(syscall(SYS_capset, &head, data), 0);
 }
 
-static void a_port_without_the_right_to_it_says_which_right(void **state) {
-    (void)state;
+TEST(a_port_without_the_right_to_it_says_which_right) {
     if (first_free_port() < 2)
         skip(); /* every port is everybody's here */
     pair_open_side(&side, PAIR_NODE());
@@ -115,8 +113,7 @@ static void a_port_without_the_right_to_it_says_which_right(void **state) {
     sluice_close(side.node, 0);
 }
 
-static void listening_without_files_says_so(void **state) {
-    (void)state;
+TEST(listening_without_files_says_so) {
     struct rlimit before;
     sluice_listener listener;
     unsigned failed = 0;
@@ -195,8 +192,7 @@ static void compare(const char *address, const char *what, const sluice_error *e
                  address ? address : "nothing", e->status, e->reason, e->os_errno, e->text, text);
 }
 
-static void what_is_no_address_says_what_is_wrong_with_it(void **state) {
-    (void)state;
+TEST(what_is_no_address_says_what_is_wrong_with_it) {
     sluice_listener listener;
     sluice_session session;
     pair_open_side(&side, PAIR_NODE());
@@ -221,14 +217,4 @@ static void what_is_no_address_says_what_is_wrong_with_it(void **state) {
     snprintf(text, sizeof text, "\"%.60s...\" has a host of 300 characters, above 255", longest);
     compare("a long one", "dialing", &e, text);
     sluice_close(side.node, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_port_that_is_taken_says_by_whom),
-        cmocka_unit_test(a_port_without_the_right_to_it_says_which_right),
-        cmocka_unit_test(listening_without_files_says_so),
-        cmocka_unit_test(what_is_no_address_says_what_is_wrong_with_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,8 +43,7 @@ static const struct {
      "lower sessions_max"},
 };
 
-static void a_node_that_cannot_be_opened_says_what_is_in_the_way(void **state) {
-    (void)state;
+TEST(a_node_that_cannot_be_opened_says_what_is_in_the_way) {
     for (unsigned i = 0; i < sizeof nodes / sizeof *nodes; i++) {
         sluice_node *node = NULL;
         sluice_error e = {0};
@@ -62,8 +61,7 @@ static void a_node_that_cannot_be_opened_says_what_is_in_the_way(void **state) {
     }
 }
 
-static void one_too_many_names_the_limit(void **state) {
-    (void)state;
+TEST(one_too_many_names_the_limit) {
     sluice_node *all[NODES_MAX + 1];
     sluice_loop *loop;
     sluice_error e = {0};
@@ -91,8 +89,7 @@ static void one_too_many_names_the_limit(void **state) {
 
 /* ---- regions --------------------------------------------------------------------------------------- */
 
-static void a_region_that_cannot_be_says_why(void **state) {
-    (void)state;
+TEST(a_region_that_cannot_be_says_why) {
     enum { BYTES = 8192 };
     struct side side;
     pair_open_side(&side, PAIR_NODE());
@@ -126,13 +123,4 @@ static void a_region_that_cannot_be_says_why(void **state) {
     munmap(locked, BYTES);
     munmap(fixed, BYTES);
     sluice_close(side.node, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_node_that_cannot_be_opened_says_what_is_in_the_way),
-        cmocka_unit_test(one_too_many_names_the_limit),
-        cmocka_unit_test(a_region_that_cannot_be_says_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

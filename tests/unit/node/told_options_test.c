@@ -87,8 +87,7 @@ static const struct {
     {DIAL, OPTIONS(.key_lookup = find), false, "dialing takes a key, not a key_lookup"},
 };
 
-static void a_link_option_that_cannot_be_is_named(void **state) {
-    (void)state;
+TEST(a_link_option_that_cannot_be_is_named) {
     struct side other;
     sluice_listener listener;
     sluice_session session;
@@ -140,8 +139,7 @@ static const struct {
      "node options: size is not set, or a field this library does not know is"},
 };
 
-static void a_node_option_that_cannot_be_is_named(void **state) {
-    (void)state;
+TEST(a_node_option_that_cannot_be_is_named) {
     for (unsigned i = 0; i < sizeof nodes / sizeof *nodes; i++) {
         sluice_node_options o = nodes[i].options;
         sluice_node *node = NULL;
@@ -155,8 +153,7 @@ static void a_node_option_that_cannot_be_is_named(void **state) {
 }
 
 /* SLUICE_WITHOUT of the environment: a word that is none is an error, and an empty list is none at all. */
-static void a_technique_that_does_not_exist_is_named(void **state) {
-    (void)state;
+TEST(a_technique_that_does_not_exist_is_named) {
     static const struct {
         const char *list, *text;
     } rows[] = {
@@ -183,13 +180,4 @@ static void a_technique_that_does_not_exist_is_named(void **state) {
             sluice_close(node, 0);
         }
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_link_option_that_cannot_be_is_named),
-        cmocka_unit_test(a_node_option_that_cannot_be_is_named),
-        cmocka_unit_test(a_technique_that_does_not_exist_is_named),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,8 +48,7 @@ static int in_child(void) {
                : 3;
 }
 
-static void a_limit_on_locked_memory_is_named_with_need_and_remedy(void **state) {
-    (void)state;
+POOL_TEST(a_limit_on_locked_memory_is_named_with_need_and_remedy) {
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0)
@@ -60,8 +59,7 @@ static void a_limit_on_locked_memory_is_named_with_need_and_remedy(void **state)
     assert_int_equal(status, 0);
 }
 
-static void the_cap_is_named_where_it_is_the_limit(void **state) {
-    (void)state;
+POOL_TEST(the_cap_is_named_where_it_is_the_limit) {
     char text[200];
     struct limit_text shortage = {9 * MIB, 8 * MIB, ENOMEM, true, 0};
     limit_text_explain(text, sizeof text, &shortage);
@@ -73,8 +71,7 @@ static void the_cap_is_named_where_it_is_the_limit(void **state) {
 }
 
 /* The software device locks nothing: the limit on locked memory is not what was in the way. */
-static void a_limit_that_does_not_count_is_not_blamed(void **state) {
-    (void)state;
+POOL_TEST(a_limit_that_does_not_count_is_not_blamed) {
     char text[200];
     struct limit_text shortage = {4 * MIB, UINT64_MAX, ENOMEM, false, 0};
     limit_text_explain(text, sizeof text, &shortage);
@@ -85,8 +82,7 @@ static void a_limit_that_does_not_count_is_not_blamed(void **state) {
     assert_non_null(strstr(text, "ulimit -n"));
 }
 
-static void missing_huge_pages_are_told_with_need_and_remedy(void **state) {
-    (void)state;
+POOL_TEST(missing_huge_pages_are_told_with_need_and_remedy) {
     char text[200];
     struct limit_text shortage = {4 * MIB, 65 * MIB, ENOMEM, false, 21};
     limit_text_explain(text, sizeof text, &shortage);
@@ -114,8 +110,7 @@ static void take_all(struct pool *pool, struct sluice_msg **list, unsigned *coun
 }
 
 /* Once, and again only after it went well; the cap itself is no shortage of the system. */
-static void a_shortage_at_run_time_is_told_once(void **state) {
-    (void)state;
+POOL_TEST(a_shortage_at_run_time_is_told_once) {
     static struct sluice_msg *list[4096];
     for (int helper = 0; helper < 2; helper++) {
         unsigned count = 0;
@@ -142,8 +137,7 @@ static void a_shortage_at_run_time_is_told_once(void **state) {
     }
 }
 
-static void huge_pages_that_run_out_are_told_once(void **state) {
-    (void)state;
+POOL_TEST(huge_pages_that_run_out_are_told_once) {
     static struct sluice_msg *list[4096];
     struct pool *pool;
     struct pool_config config = {
@@ -165,16 +159,4 @@ static void huge_pages_that_run_out_are_told_once(void **state) {
             pool_put(pool, NULL, list[--count]);
         fake_pool_close(pool);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_limit_on_locked_memory_is_named_with_need_and_remedy),
-        POOL_TEST(the_cap_is_named_where_it_is_the_limit),
-        POOL_TEST(a_limit_that_does_not_count_is_not_blamed),
-        POOL_TEST(missing_huge_pages_are_told_with_need_and_remedy),
-        POOL_TEST(a_shortage_at_run_time_is_told_once),
-        POOL_TEST(huge_pages_that_run_out_are_told_once),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

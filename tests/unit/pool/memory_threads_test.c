@@ -90,8 +90,7 @@ static void *operate(void *arg) {
     return NULL;
 }
 
-static void threads_operate_and_each_is_told_once(void **state) {
-    (void)state;
+TEST(threads_operate_and_each_is_told_once) {
     sluice_error e;
     sluice_listener listener;
     sluice_session session;
@@ -131,9 +130,4 @@ static void threads_operate_and_each_is_told_once(void **state) {
     assert_int_equal(sluice_region_close(all.here), 0);
     sluice_close(all.near, 0);
     sluice_close(all.far, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(threads_operate_and_each_is_told_once)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,7 @@
 
 /* ---- pages --------------------------------------------------------------------------------------- */
 
-static void huge_pages_are_used_while_there_are_any(void **state) {
-    (void)state;
+POOL_TEST(huge_pages_are_used_while_there_are_any) {
     char text[200];
     fake.huge_2m = 6 * MIB; /* the first arena of 2 MiB and the second of 4 */
     struct pool *pool = fake_pool_open_with(30 * MIB, (struct hugepages_wish){21, false, -1});
@@ -41,8 +40,7 @@ static void huge_pages_are_used_while_there_are_any(void **state) {
     fake_pool_close(pool);
 }
 
-static void huge_pages_kept_apart_are_not_touched_unasked(void **state) {
-    (void)state;
+POOL_TEST(huge_pages_kept_apart_are_not_touched_unasked) {
     fake.huge_2m = 64 * MIB;
     struct pool *pool = fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_stats f;
@@ -57,8 +55,7 @@ static void huge_pages_kept_apart_are_not_touched_unasked(void **state) {
 }
 
 /* Pages of a GiB, then of 2 MiB, then ordinary ones; the size of the arenas follows. */
-static void what_is_not_there_falls_back(void **state) {
-    (void)state;
+POOL_TEST(what_is_not_there_falls_back) {
     fake.reg_bytes_max = 64 * MIB;
     struct pool *pool = fake_pool_open_with(2048 * MIB, (struct hugepages_wish){30, false, -1});
     assert_int_equal(fake.huge_asked, 1u << 30 | 1u << 21);
@@ -71,8 +68,7 @@ static void what_is_not_there_falls_back(void **state) {
     fake_pool_close(pool);
 }
 
-static void the_environment_chooses_pages(void **state) {
-    (void)state;
+POOL_TEST(the_environment_chooses_pages) {
     const struct {
         const char *text;
         unsigned huge_log2;
@@ -108,8 +104,7 @@ static bool has_flag(const void *addr, const char *flag) {
 }
 
 /* Asked for where the report says so, and forbidden where the environment does. */
-static void transparent_pages_are_asked_for_or_forbidden(void **state) {
-    (void)state;
+POOL_TEST(transparent_pages_are_asked_for_or_forbidden) {
     skip_emulated("SHOWS NO FLAGS OF MAPPINGS");
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
     if (access("/sys/kernel/mm/transparent_hugepage", F_OK) != 0)
@@ -128,8 +123,7 @@ static void transparent_pages_are_asked_for_or_forbidden(void **state) {
 }
 
 /* Whoever asks at the same time: what there is room for is decided when it is taken. */
-static void a_block_never_exceeds_the_cap(void **state) {
-    (void)state;
+POOL_TEST(a_block_never_exceeds_the_cap) {
     struct budget budget = {.fabric = &fake_fabric, .pd = &fake_pd, .bytes_max = 3 * MIB};
     struct block one, two;
     budget.wish.numa = -1;
@@ -157,8 +151,7 @@ static int lock_huge_pages(void) {
 }
 
 /* The real fabrics' huge pages: there or not, never half. */
-static void fabrics_have_huge_pages_or_say_so(void **state) {
-    (void)state;
+POOL_TEST(fabrics_have_huge_pages_or_say_so) {
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
     int alone = lock_huge_pages();
     for (size_t i = 0; i < 2; i++) {
@@ -239,8 +232,7 @@ static bool are_touched_at_once(const struct fabric_ops *real) {
 }
 
 /* The real thing, where this process may reserve some for a moment. */
-static void reserved_huge_pages_are_got_and_reported(void **state) {
-    (void)state;
+POOL_TEST(reserved_huge_pages_are_got_and_reported) {
     skip_emulated("MAPS NO HUGE PAGES");
     const struct fabric_ops *const list[] = {&fabric_system, &fabric_soft};
     uint64_t got[2] = {0};
@@ -275,8 +267,7 @@ static void reserved_huge_pages_are_got_and_reported(void **state) {
 
 /* ---- NUMA ---------------------------------------------------------------------------------------- */
 
-static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
-    (void)state;
+POOL_TEST(memory_is_bound_to_the_node_it_is_wished_on) {
     char text[200];
     hwloc_topology_t topology = topology_here();
     assert_non_null(topology);
@@ -310,8 +301,7 @@ static void memory_is_bound_to_the_node_it_is_wished_on(void **state) {
     fake_pool_close(pool);
 }
 
-static void a_node_that_does_not_exist_costs_nothing(void **state) {
-    (void)state;
+POOL_TEST(a_node_that_does_not_exist_costs_nothing) {
     char text[200];
     struct pool *pool = fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, false, 4000});
     struct pool_stats f;
@@ -320,20 +310,4 @@ static void a_node_that_does_not_exist_costs_nothing(void **state) {
     pool_describe(pool, text, sizeof text);
     assert_non_null(strstr(text, "not bound"));
     fake_pool_close(pool);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(huge_pages_are_used_while_there_are_any),
-        POOL_TEST(huge_pages_kept_apart_are_not_touched_unasked),
-        POOL_TEST(what_is_not_there_falls_back),
-        POOL_TEST(the_environment_chooses_pages),
-        POOL_TEST(transparent_pages_are_asked_for_or_forbidden),
-        POOL_TEST(a_block_never_exceeds_the_cap),
-        POOL_TEST(fabrics_have_huge_pages_or_say_so),
-        POOL_TEST(reserved_huge_pages_are_got_and_reported),
-        POOL_TEST(memory_is_bound_to_the_node_it_is_wished_on),
-        POOL_TEST(a_node_that_does_not_exist_costs_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

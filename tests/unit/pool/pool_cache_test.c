@@ -18,8 +18,7 @@ static uint64_t in_use_of(const struct pool_stats *f, unsigned size_class) {
 
 /* ---- returns ----------------------------------------------------------------------------------- */
 
-static void a_buffer_returned_elsewhere_goes_home(void **state) {
-    (void)state;
+POOL_TEST(a_buffer_returned_elsewhere_goes_home) {
     enum { COUNT = 100 };
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
@@ -49,8 +48,7 @@ static void a_buffer_returned_elsewhere_goes_home(void **state) {
     fake_pool_close(pool);
 }
 
-static void a_home_that_has_enough_gets_no_more(void **state) {
-    (void)state;
+POOL_TEST(a_home_that_has_enough_gets_no_more) {
     enum { COUNT = 2000 };
     struct pool *pool = fake_pool_open(8 * MIB); /* an eighth of a MiB may be on its way back */
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
@@ -68,8 +66,7 @@ static void a_home_that_has_enough_gets_no_more(void **state) {
     fake_pool_close(pool);
 }
 
-static void a_closed_cache_loses_nothing_and_is_used_again(void **state) {
-    (void)state;
+POOL_TEST(a_closed_cache_loses_nothing_and_is_used_again) {
     struct pool *pool = fake_pool_open(2 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     uint64_t most = 0;
@@ -105,8 +102,7 @@ static void a_closed_cache_loses_nothing_and_is_used_again(void **state) {
 }
 
 /* What is on its way back to a cache whose owner sleeps is there for everybody before ENOMEM. */
-static void returns_to_a_sleeping_cache_are_not_lost_to_others(void **state) {
-    (void)state;
+POOL_TEST(returns_to_a_sleeping_cache_are_not_lost_to_others) {
     struct pool *pool = fake_pool_open(MIB);
     struct pool_cache *sleeper = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *chain = NULL, *msg;
@@ -135,8 +131,7 @@ static void returns_to_a_sleeping_cache_are_not_lost_to_others(void **state) {
     fake_pool_close(pool);
 }
 
-static void more_caches_than_numbers_work(void **state) {
-    (void)state;
+POOL_TEST(more_caches_than_numbers_work) {
     enum { COUNT = POOL_CACHES_MAX + 20 };
     struct pool *pool = fake_pool_open(64 * MIB);
     static struct pool_cache *caches[COUNT];
@@ -164,8 +159,7 @@ static uint64_t random_next(uint64_t *seed) {
 
 /* As likely below a power of two as below the next; all of the arenas filled with them. */
 /* Several at once are those that single calls would have got, and counted as they are. */
-static void a_run_is_so_many_single_buffers(void **state) {
-    (void)state;
+POOL_TEST(a_run_is_so_many_single_buffers) {
     enum { MOST = 40 };
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *own = pool_cache_open(pool), *caches[] = {own, NULL};
@@ -219,8 +213,7 @@ static uint32_t length_of(const struct sluice_msg *chain) {
 }
 
 /* What a magazine holds is not counted for itself: it follows from counts of everything that comes and goes. */
-static void the_count_of_a_magazine_follows_every_way(void **state) {
-    (void)state;
+POOL_TEST(the_count_of_a_magazine_follows_every_way) {
     enum { MOST = 300, STEPS = 20000 };
     static const size_t sizes[] = {1, 64, 3000, 60000, 2 * MIB};
     static struct sluice_msg *held[MOST];
@@ -266,8 +259,7 @@ static void the_count_of_a_magazine_follows_every_way(void **state) {
     fake_pool_close(pool);
 }
 
-static void mixed_sizes_waste_less_than_a_quarter(void **state) {
-    (void)state;
+POOL_TEST(mixed_sizes_waste_less_than_a_quarter) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct pool *pool = fake_pool_open(256 * MIB);
         struct pool_cache *cache = pool_cache_open(pool);
@@ -300,8 +292,7 @@ static void mixed_sizes_waste_less_than_a_quarter(void **state) {
 
 /* ---- nothing from the system ---------------------------------------------------------------------- */
 
-static void a_steady_load_asks_the_system_for_nothing(void **state) {
-    (void)state;
+POOL_TEST(a_steady_load_asks_the_system_for_nothing) {
     struct pool *pool = fake_pool_open(256 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct pool_stats before, after;
@@ -352,8 +343,7 @@ static struct sluice_msg *put_first(struct pool *pool, struct pool_cache *cache,
     return next;
 }
 
-static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
-    (void)state;
+POOL_TEST(who_waits_for_memory_is_woken_once_and_finds_it) {
     struct pool *pool = fake_pool_open(MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     pool_on_wake(pool, wake, &woken);
@@ -390,8 +380,7 @@ static void who_waits_for_memory_is_woken_once_and_finds_it(void **state) {
     fake_pool_close(pool);
 }
 
-static void a_large_message_that_comes_back_wakes_too(void **state) {
-    (void)state;
+POOL_TEST(a_large_message_that_comes_back_wakes_too) {
     struct pool *pool = fake_pool_open(8 * MIB);
     pool_on_wake(pool, wake, &woken);
     woken = 0;
@@ -450,8 +439,7 @@ static void *wait_and_get(void *arg) {
     return NULL;
 }
 
-static void no_wake_is_lost_between_two_threads(void **state) {
-    (void)state;
+POOL_TEST(no_wake_is_lost_between_two_threads) {
     struct pool *pool = fake_pool_open(3 * MIB); /* 46 buffers or so, and each wants 40 */
     sem_t bells[2];
     struct waiter w[2];
@@ -473,8 +461,7 @@ static void no_wake_is_lost_between_two_threads(void **state) {
 
 /* ---- figures -------------------------------------------------------------------------------------- */
 
-static void the_figures_add_up(void **state) {
-    (void)state;
+POOL_TEST(the_figures_add_up) {
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *small[30], *big = pool_get(pool, a, 3 * MIB);
@@ -524,22 +511,7 @@ static void the_figures_add_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_buffer_returned_elsewhere_goes_home),
-        POOL_TEST(a_home_that_has_enough_gets_no_more),
-        POOL_TEST(a_closed_cache_loses_nothing_and_is_used_again),
-        POOL_TEST(returns_to_a_sleeping_cache_are_not_lost_to_others),
-        POOL_TEST(more_caches_than_numbers_work),
-        POOL_TEST(a_run_is_so_many_single_buffers),
-        POOL_TEST(the_count_of_a_magazine_follows_every_way),
-        POOL_TEST(mixed_sizes_waste_less_than_a_quarter),
-        POOL_TEST(a_steady_load_asks_the_system_for_nothing),
-        POOL_TEST(who_waits_for_memory_is_woken_once_and_finds_it),
-        POOL_TEST(a_large_message_that_comes_back_wakes_too),
-        POOL_TEST(no_wake_is_lost_between_two_threads),
-        POOL_TEST(the_figures_add_up),
-    };
     /* Millions of buffers: with two call sites for each this would take minutes. */
     setenv("SLUICE_POOL_DEBUG", "0", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -48,8 +48,7 @@ static struct pool *open_debug(void) {
     return pool;
 }
 
-static void returning_twice_is_told_and_harmless(void **state) {
-    (void)state;
+POOL_TEST(returning_twice_is_told_and_harmless) {
     struct pool *pool = open_debug();
     struct pool_cache *cache = pool_cache_open(pool);
     struct sluice_msg *msg = pool_get(pool, cache, 1000);
@@ -69,8 +68,7 @@ static void returning_twice_is_told_and_harmless(void **state) {
 }
 
 /* However the compiler arranged the calls in between. */
-static void the_calls_that_got_and_returned_it_are_named(void **state) {
-    (void)state;
+POOL_TEST(the_calls_that_got_and_returned_it_are_named) {
     static const size_t sizes[] = {1000, 2 << 20};
     for (int i = 0; i < 2; i++) {
         struct pool *pool = open_debug();
@@ -94,8 +92,7 @@ static void the_calls_that_got_and_returned_it_are_named(void **state) {
 }
 
 /* Nobody may ever get it again; of a mapping of its own the first MiB is looked at. */
-static void writing_after_return_is_told_at_the_end(void **state) {
-    (void)state;
+POOL_TEST(writing_after_return_is_told_at_the_end) {
     static const size_t sizes[] = {1000, 1 << 20, 2 << 20};
     for (int i = 0; i < 3; i++) {
         struct pool *pool = open_debug();
@@ -112,8 +109,7 @@ static void writing_after_return_is_told_at_the_end(void **state) {
     }
 }
 
-static void writing_after_return_is_told(void **state) {
-    (void)state;
+POOL_TEST(writing_after_return_is_told) {
     struct pool *pool = open_debug();
     struct pool_cache *cache = pool_cache_open(pool);
     struct sluice_msg *msg = pool_get(pool, cache, 1000);
@@ -128,8 +124,7 @@ static void writing_after_return_is_told(void **state) {
 }
 
 /* One byte behind what was asked for: within its class, where that is full, and in a mapping. */
-static void writing_behind_the_end_is_told_on_return(void **state) {
-    (void)state;
+POOL_TEST(writing_behind_the_end_is_told_on_return) {
     static const size_t sizes[] = {1000, 1024, 4096, 1 << 20, (2 << 20) + 77};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char expected[100];
@@ -152,8 +147,7 @@ static void writing_behind_the_end_is_told_on_return(void **state) {
 }
 
 /* Of a buffer that has much left not all is looked at: that would cost more than the message. */
-static void a_zone_has_4096_bytes_at_most(void **state) {
-    (void)state;
+POOL_TEST(a_zone_has_4096_bytes_at_most) {
     for (int behind = 0; behind < 2; behind++) {
         struct pool *pool = open_debug();
         struct sluice_msg *msg = pool_get(pool, NULL, 800000);
@@ -168,8 +162,7 @@ static void a_zone_has_4096_bytes_at_most(void **state) {
     }
 }
 
-static void writing_before_the_beginning_is_told_on_return(void **state) {
-    (void)state;
+POOL_TEST(writing_before_the_beginning_is_told_on_return) {
     struct pool *pool = open_debug();
     struct sluice_msg *msg = pool_get(pool, NULL, 1000);
     msg->data[-POOL_HEADER - 1] = 1;
@@ -180,8 +173,7 @@ static void writing_before_the_beginning_is_told_on_return(void **state) {
 }
 
 /* What is not told at once: who wrote. So a neighbour is not accused. */
-static void an_overrun_does_not_reach_the_next_buffer(void **state) {
-    (void)state;
+POOL_TEST(an_overrun_does_not_reach_the_next_buffer) {
     struct pool *pool = open_debug();
     struct sluice_msg *a = pool_get(pool, NULL, 1024), *b = pool_get(pool, NULL, 1024);
     uint64_t apart = (uint64_t)(a > b ? a->data - b->data : b->data - a->data);
@@ -198,8 +190,7 @@ static void an_overrun_does_not_reach_the_next_buffer(void **state) {
     fake_pool_close(pool);
 }
 
-static void the_environment_decides_before_the_build(void **state) {
-    (void)state;
+POOL_TEST(the_environment_decides_before_the_build) {
     const char *saved = getenv("SLUICE_POOL_DEBUG");
     setenv("SLUICE_POOL_DEBUG", "0", 1);
     assert_false(debug_wanted());
@@ -215,8 +206,7 @@ static void the_environment_decides_before_the_build(void **state) {
         setenv("SLUICE_POOL_DEBUG", saved, 1);
 }
 
-static void a_message_not_returned_names_its_session(void **state) {
-    (void)state;
+POOL_TEST(a_message_not_returned_names_its_session) {
     struct pool *pool = open_debug();
     struct sluice_msg *small = pool_get(pool, NULL, 1234), *large = pool_get(pool, NULL, 3 << 20);
     pool_belongs(small, 0xab01, "192.0.2.1:7471");
@@ -235,8 +225,7 @@ static void a_message_not_returned_names_its_session(void **state) {
     assert_non_null(strstr(reports, "of 777 bytes was not returned\n"));
 }
 
-static void what_was_not_returned_is_told_at_the_end(void **state) {
-    (void)state;
+POOL_TEST(what_was_not_returned_is_told_at_the_end) {
     struct pool *pool = open_debug();
     for (int i = 0; i < 20; i++)
         assert_non_null(pool_get(pool, NULL, 1234));
@@ -245,8 +234,7 @@ static void what_was_not_returned_is_told_at_the_end(void **state) {
     assert_non_null(strstr(reports, "20 buffers in all"));
 }
 
-static void right_use_is_silent(void **state) {
-    (void)state;
+POOL_TEST(right_use_is_silent) {
     struct pool *pool = open_debug();
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     for (int i = 0; i < 2000; i++) {
@@ -262,8 +250,7 @@ static void right_use_is_silent(void **state) {
 }
 
 /* The device is gone: its memory serves on, without a key. */
-static void buffers_can_be_got_when_the_device_is_gone(void **state) {
-    (void)state;
+POOL_TEST(buffers_can_be_got_when_the_device_is_gone) {
     struct pool *pool = fake_pool_open(8 * MIB);
     pool_detach(pool);
     struct sluice_msg *msg = pool_get(pool, NULL, 1000);
@@ -271,23 +258,4 @@ static void buffers_can_be_got_when_the_device_is_gone(void **state) {
     assert_int_equal(msg->lkey, 0);
     pool_put(pool, NULL, msg);
     fake_pool_close(pool);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(returning_twice_is_told_and_harmless),
-        POOL_TEST(the_calls_that_got_and_returned_it_are_named),
-        POOL_TEST(writing_after_return_is_told),
-        POOL_TEST(writing_after_return_is_told_at_the_end),
-        POOL_TEST(what_was_not_returned_is_told_at_the_end),
-        POOL_TEST(writing_behind_the_end_is_told_on_return),
-        POOL_TEST(a_zone_has_4096_bytes_at_most),
-        POOL_TEST(writing_before_the_beginning_is_told_on_return),
-        POOL_TEST(an_overrun_does_not_reach_the_next_buffer),
-        POOL_TEST(the_environment_decides_before_the_build),
-        POOL_TEST(a_message_not_returned_names_its_session),
-        POOL_TEST(right_use_is_silent),
-        POOL_TEST(buffers_can_be_got_when_the_device_is_gone),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,8 +18,7 @@
 
 /* ---- growing ahead -------------------------------------------------------------------------------- */
 
-static void a_load_that_grows_steadily_never_registers_memory_itself(void **state) {
-    (void)state;
+POOL_TEST(a_load_that_grows_steadily_never_registers_memory_itself) {
     struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
@@ -44,8 +43,7 @@ static void a_load_that_grows_steadily_never_registers_memory_itself(void **stat
 }
 
 /* A worker asks and waits; what it gets was registered by the helper, arenas and large mappings. */
-static void a_burst_makes_no_worker_register_memory(void **state) {
-    (void)state;
+POOL_TEST(a_burst_makes_no_worker_register_memory) {
     struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
@@ -96,8 +94,7 @@ static void *take_some(void *arg) {
     return wrong;
 }
 
-static void all_who_wait_for_the_helper_are_served(void **state) {
-    (void)state;
+POOL_TEST(all_who_wait_for_the_helper_are_served) {
     for (int round = 0; round < 5; round++) {
         struct pool *pool = fake_pool_open_with(256 * MIB, (struct hugepages_wish){0, false, -1});
         pthread_t threads[4];
@@ -159,8 +156,7 @@ static void expect_no_helper(void) {
     assert_int_equal(helpers_now(), 0);
 }
 
-static void the_helper_starts_when_it_is_needed_and_ends_with_the_pool(void **state) {
-    (void)state;
+POOL_TEST(the_helper_starts_when_it_is_needed_and_ends_with_the_pool) {
     expect_no_helper(); /* of the test before */
     struct pool *pool = fake_pool_open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_grow_ahead(pool, MIB);
@@ -187,8 +183,7 @@ static void *first_cpu_only(void *arg) {
 }
 
 /* A worker is pinned, and may spin: what it starts runs where the process may. */
-static void the_helper_is_not_pinned_with_the_worker_that_starts_it(void **state) {
-    (void)state;
+POOL_TEST(the_helper_is_not_pinned_with_the_worker_that_starts_it) {
     cpu_set_t all, its;
     pthread_t worker;
     struct pool *pool = fake_pool_open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
@@ -223,8 +218,7 @@ static void *take_large(void *arg) {
 }
 
 /* Registering takes long: others get what is there meanwhile, even where that needs the pages' lock. */
-static void nobody_waits_while_the_helper_registers(void **state) {
-    (void)state;
+POOL_TEST(nobody_waits_while_the_helper_registers) {
     struct fabric_ops slow = fake_fabric;
     struct pool *pool;
     struct pool_config config = {&slow, &fake_pd, 64 * MIB, {0, false, -1}};
@@ -261,8 +255,7 @@ static void nobody_waits_while_the_helper_registers(void **state) {
 }
 
 /* The helper's failure is nobody else's, and does not make it run hot. */
-static void a_helper_that_gets_no_memory_gives_up_for_a_while(void **state) {
-    (void)state;
+POOL_TEST(a_helper_that_gets_no_memory_gives_up_for_a_while) {
     struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
     fake.fail_reg = 1;
     pool_grow_ahead(pool, 2 * MIB + 1);
@@ -291,8 +284,7 @@ static void wake(void *arg) {
     woken++;
 }
 
-static void growth_wakes_who_waits(void **state) {
-    (void)state;
+POOL_TEST(growth_wakes_who_waits) {
     struct pool *pool = fake_pool_open_with(16 * MIB, (struct hugepages_wish){0, false, -1});
     pool_on_wake(pool, wake, NULL);
     woken = 0;
@@ -311,8 +303,7 @@ static void growth_wakes_who_waits(void **state) {
 }
 
 /* The device goes while the helper registers: nothing stays registered. */
-static void a_device_that_goes_finds_the_helper_idle(void **state) {
-    (void)state;
+POOL_TEST(a_device_that_goes_finds_the_helper_idle) {
     for (int round = 0; round < 50; round++) {
         struct pool *pool = fake_pool_open_with(64 * MIB, (struct hugepages_wish){0, false, -1});
         pool_grow_ahead(pool, 32 * MIB);
@@ -341,8 +332,7 @@ static void *use_and_return(void *arg) {
     return NULL;
 }
 
-static void the_cap_holds_with_helper_and_threads(void **state) {
-    (void)state;
+POOL_TEST(the_cap_holds_with_helper_and_threads) {
     struct pool *pool = fake_pool_open_with(24 * MIB, (struct hugepages_wish){0, false, -1});
     pthread_t threads[3];
     pool_grow_ahead(pool, 4 * MIB);
@@ -353,20 +343,4 @@ static void the_cap_holds_with_helper_and_threads(void **state) {
     assert_int_equal(pool_in_use(pool), 0);
     assert_true(fake.peak <= (int64_t)(24 * MIB));
     fake_pool_close(pool);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(a_load_that_grows_steadily_never_registers_memory_itself),
-        POOL_TEST(a_burst_makes_no_worker_register_memory),
-        POOL_TEST(all_who_wait_for_the_helper_are_served),
-        POOL_TEST(the_helper_starts_when_it_is_needed_and_ends_with_the_pool),
-        POOL_TEST(the_helper_is_not_pinned_with_the_worker_that_starts_it),
-        POOL_TEST(nobody_waits_while_the_helper_registers),
-        POOL_TEST(a_helper_that_gets_no_memory_gives_up_for_a_while),
-        POOL_TEST(growth_wakes_who_waits),
-        POOL_TEST(a_device_that_goes_finds_the_helper_idle),
-        POOL_TEST(the_cap_holds_with_helper_and_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

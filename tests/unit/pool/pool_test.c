@@ -50,8 +50,7 @@ static void put_all(struct pool *pool, struct pool_cache *cache, struct sluice_m
 
 /* ---- classes --------------------------------------------------------------------------------- */
 
-static void classes_waste_a_quarter_or_63_bytes(void **state) {
-    (void)state;
+POOL_TEST(classes_waste_a_quarter_or_63_bytes) {
     for (unsigned i = 0; i < POOL_CLASSES; i++) {
         size_t capacity = class_capacity(i);
         assert_int_equal(class_slot(i, false) % 64, 0);
@@ -80,8 +79,7 @@ static void classes_waste_a_quarter_or_63_bytes(void **state) {
  */
 enum { WASTE_FROM = 544, REST_FROM = 145, WASTE_PERCENT = 25 };
 
-static void no_size_wastes_a_quarter(void **state) {
-    (void)state;
+POOL_TEST(no_size_wastes_a_quarter) {
     for (size_t bytes = WASTE_FROM; bytes <= CLASS_BYTES_MAX; bytes++) {
         unsigned i = class_of(bytes);
         uint64_t span = span_pages(i, SPAN_BEST, false) * POOL_PAGE;
@@ -91,8 +89,7 @@ static void no_size_wastes_a_quarter(void **state) {
     }
 }
 
-static void nothing_but_the_headroom_wastes_a_quarter(void **state) {
-    (void)state;
+POOL_TEST(nothing_but_the_headroom_wastes_a_quarter) {
     for (size_t bytes = 1; bytes <= CLASS_BYTES_MAX; bytes++) {
         size_t capacity = class_capacity(class_of(bytes));
         bool ends_one = bytes == 64 || (bytes > 96 && bytes <= 128);
@@ -172,20 +169,17 @@ static void waste_of_a_mix(enum mix mix, uint64_t percent, uint64_t of_rest) {
     fake_pool_close(pool);
 }
 
-static void mixed_sizes_waste_less_than_a_quarter(void **state) {
-    (void)state;
+POOL_TEST(mixed_sizes_waste_less_than_a_quarter) {
     waste_of_a_mix(UP_TO_128K, WASTE_PERCENT, WASTE_PERCENT);
     waste_of_a_mix(ANY_SIZE, WASTE_PERCENT, WASTE_PERCENT);
 }
 
 /* 64 bytes in front of 257 on the average are a fifth of all. */
-static void small_sizes_waste_little_but_their_headroom(void **state) {
-    (void)state;
+POOL_TEST(small_sizes_waste_little_but_their_headroom) {
     waste_of_a_mix(SMALL_ONLY, 28, 12);
 }
 
-static void buffers_are_what_was_asked_for(void **state) {
-    (void)state;
+POOL_TEST(buffers_are_what_was_asked_for) {
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     assert_non_null(cache);
@@ -219,8 +213,7 @@ static void buffers_are_what_was_asked_for(void **state) {
 }
 
 /* Buffers in hand never overlap, and lie in the registration whose key they carry. */
-static void buffers_do_not_overlap(void **state) {
-    (void)state;
+POOL_TEST(buffers_do_not_overlap) {
     enum { COUNT = 2000 };
     struct pool *pool = fake_pool_open(64 * MIB);
     static struct sluice_msg *msgs[COUNT];
@@ -250,8 +243,7 @@ static void buffers_do_not_overlap(void **state) {
 
 /* ---- the cap --------------------------------------------------------------------------------- */
 
-static void the_cap_is_used_up_and_never_passed(void **state) {
-    (void)state;
+POOL_TEST(the_cap_is_used_up_and_never_passed) {
     const uint64_t caps[] = {4 * KIB, 68 * KIB, MIB, 3 * MIB + 4 * KIB, 10 * MIB, 33 * MIB};
     const size_t sizes[] = {1, 1000, 4096, 16384, 65536, 262144};
     for (size_t c = 0; c < sizeof caps / sizeof caps[0]; c++)
@@ -275,8 +267,7 @@ static void the_cap_is_used_up_and_never_passed(void **state) {
         }
 }
 
-static void arenas_grow_in_steps(void **state) {
-    (void)state;
+POOL_TEST(arenas_grow_in_steps) {
     struct pool *pool = fake_pool_open(1024 * MIB);
     assert_int_equal(pool_bytes(pool), 2 * MIB);
     uint64_t steps[8], found = 0, last = 2 * MIB, count = 0;
@@ -299,8 +290,7 @@ static void arenas_grow_in_steps(void **state) {
     fake_pool_close(pool);
 }
 
-static void too_large_is_told_apart_from_no_memory(void **state) {
-    (void)state;
+POOL_TEST(too_large_is_told_apart_from_no_memory) {
     struct pool *pool = fake_pool_open(8 * MIB);
     const size_t sizes[] = {8 * MIB,  8 * MIB - POOL_HEADROOM + 1, 9 * MIB,
                             SIZE_MAX, SIZE_MAX - POOL_HEADROOM,    SIZE_MAX - 4096};
@@ -323,8 +313,7 @@ static void too_large_is_told_apart_from_no_memory(void **state) {
 /* ---- exhaustion and recovery ----------------------------------------------------------------- */
 
 /* What one size used up and gave back serves any other size. */
-static void memory_moves_between_sizes(void **state) {
-    (void)state;
+POOL_TEST(memory_moves_between_sizes) {
     struct pool *pool = fake_pool_open(16 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     const size_t sizes[] = {256, 16384, 5 * MIB, 1000, 1048576, 2 * MIB, 65536, 15 * MIB, 1};
@@ -344,8 +333,7 @@ static void memory_moves_between_sizes(void **state) {
     fake_pool_close(pool);
 }
 
-static void failures_of_the_system_are_survived(void **state) {
-    (void)state;
+POOL_TEST(failures_of_the_system_are_survived) {
     struct pool *pool = NULL;
     fake.fail_alloc = 1;
     assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 8 * MIB), -ENOMEM);
@@ -375,8 +363,7 @@ static void failures_of_the_system_are_survived(void **state) {
 }
 
 /* A limit on locked memory refuses large steps and allows small ones. */
-static void a_refused_step_is_tried_smaller(void **state) {
-    (void)state;
+POOL_TEST(a_refused_step_is_tried_smaller) {
     fake.reg_bytes_max = MIB / 2;
     struct pool *pool = fake_pool_open(8 * MIB);
     assert_true(pool_bytes(pool) > 0 && pool_bytes(pool) <= MIB / 2);
@@ -387,8 +374,7 @@ static void a_refused_step_is_tried_smaller(void **state) {
     fake_pool_close(pool);
 }
 
-static void kept_large_buffers_are_reused_and_released(void **state) {
-    (void)state;
+POOL_TEST(kept_large_buffers_are_reused_and_released) {
     struct pool *pool = fake_pool_open(32 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
     struct sluice_msg *a = pool_get(pool, cache, 4 * MIB);
@@ -429,8 +415,7 @@ static void kept_large_buffers_are_reused_and_released(void **state) {
 
 /* ---- steady state ---------------------------------------------------------------------------- */
 
-static void a_million_gets_and_puts_grow_nothing(void **state) {
-    (void)state;
+POOL_TEST(a_million_gets_and_puts_grow_nothing) {
     enum { WINDOW = 64 };
     struct pool *pool = fake_pool_open(256 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
@@ -545,37 +530,16 @@ static void run_lanes(uint64_t cap) {
     fake_pool_close(pool);
 }
 
-static void buffers_cross_threads(void **state) {
-    (void)state;
+POOL_TEST(buffers_cross_threads) {
     run_lanes(256 * MIB);
 }
 
-static void buffers_cross_threads_at_the_cap(void **state) {
-    (void)state;
+POOL_TEST(buffers_cross_threads_at_the_cap) {
     run_lanes(3 * MIB);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(classes_waste_a_quarter_or_63_bytes),
-        POOL_TEST(no_size_wastes_a_quarter),
-        POOL_TEST(nothing_but_the_headroom_wastes_a_quarter),
-        POOL_TEST(mixed_sizes_waste_less_than_a_quarter),
-        POOL_TEST(small_sizes_waste_little_but_their_headroom),
-        POOL_TEST(buffers_are_what_was_asked_for),
-        POOL_TEST(buffers_do_not_overlap),
-        POOL_TEST(the_cap_is_used_up_and_never_passed),
-        POOL_TEST(arenas_grow_in_steps),
-        POOL_TEST(too_large_is_told_apart_from_no_memory),
-        POOL_TEST(memory_moves_between_sizes),
-        POOL_TEST(failures_of_the_system_are_survived),
-        POOL_TEST(a_refused_step_is_tried_smaller),
-        POOL_TEST(kept_large_buffers_are_reused_and_released),
-        POOL_TEST(a_million_gets_and_puts_grow_nothing),
-        POOL_TEST(buffers_cross_threads),
-        POOL_TEST(buffers_cross_threads_at_the_cap),
-    };
     /* Many buffers, some written to the last byte of what they can hold: pool_debug_test has the rest. */
     setenv("SLUICE_POOL_DEBUG", "0", 1);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

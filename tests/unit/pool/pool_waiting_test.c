@@ -85,8 +85,7 @@ static int vain_wakes(struct pool *pool, struct pool_cache *back, struct sluice_
     return vain;
 }
 
-static void small_returns_do_not_wake_who_waits_for_much(void **state) {
-    (void)state;
+POOL_TEST(small_returns_do_not_wake_who_waits_for_much) {
     for (int way = 0; way < 6;
          way++) { /* returned with no cache, its own, another; in order or not */
         struct pool *pool = starving_pool(8 * MIB);
@@ -120,8 +119,7 @@ static void small_returns_do_not_wake_who_waits_for_much(void **state) {
 }
 
 /* What serves one size wakes who waits for that size, and who waits for another beside it. */
-static void a_buffer_of_the_size_waited_for_wakes_at_once(void **state) {
-    (void)state;
+POOL_TEST(a_buffer_of_the_size_waited_for_wakes_at_once) {
     struct pool *pool = starving_pool(2 * MIB);
     size_t count;
     struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
@@ -141,8 +139,7 @@ static void a_buffer_of_the_size_waited_for_wakes_at_once(void **state) {
 }
 
 /* Nothing is out but what stays out for good: who waits is told, to hear that there is no hope. */
-static void who_waits_in_vain_is_told_when_nothing_is_left_to_come_back(void **state) {
-    (void)state;
+POOL_TEST(who_waits_in_vain_is_told_when_nothing_is_left_to_come_back) {
     struct pool *pool = starving_pool(2 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     struct sluice_msg *for_good = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
@@ -173,8 +170,7 @@ static struct ibv_mr *register_while_somebody_waits(struct ibv_pd *p, void *addr
     return fake_reg_mr(p, addr, length, access);
 }
 
-static void who_gets_more_than_it_needs_gives_it_to_who_began_to_wait(void **state) {
-    (void)state;
+POOL_TEST(who_gets_more_than_it_needs_gives_it_to_who_began_to_wait) {
     struct fabric_ops fabric = fake_fabric;
     fabric.reg_mr = register_while_somebody_waits;
     struct pool_config config = {&fabric, &fake_pd, 64 * MIB, {0, false, -1}};
@@ -202,8 +198,7 @@ static void who_gets_more_than_it_needs_gives_it_to_who_began_to_wait(void **sta
 }
 
 /* The other way round: when the last came back, nobody had said yet that the other stays. */
-static void who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay(void **state) {
-    (void)state;
+POOL_TEST(who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay) {
     struct pool *pool = starving_pool(2 * MIB);
     struct pool_cache *a = pool_cache_open(pool);
     struct sluice_msg *stays = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
@@ -221,8 +216,7 @@ static void who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay(void **
 }
 
 /* A cache may have what is waited for from before. Its owner flushes it when it needs memory itself. */
-static void who_empties_its_cache_for_itself_wakes_who_waits_for_it(void **state) {
-    (void)state;
+POOL_TEST(who_empties_its_cache_for_itself_wakes_who_waits_for_it) {
     for (int way = 0; way < 2; way++) {
         struct pool *pool = starving_pool(2 * MIB);
         struct pool_cache *a = pool_cache_open(pool);
@@ -244,8 +238,7 @@ static void who_empties_its_cache_for_itself_wakes_who_waits_for_it(void **state
 }
 
 /* Of what the pool grows by for one buffer there may be enough for who waits, too. */
-static void growth_for_one_wakes_who_waits(void **state) {
-    (void)state;
+POOL_TEST(growth_for_one_wakes_who_waits) {
     struct pool *pool = starving_pool(16 * MIB);
     fake.fail_reg = 1;
     size_t count;
@@ -353,8 +346,7 @@ static void play(struct play *p, uint64_t seed) {
     }
 }
 
-static void whatever_happens_who_waits_is_told_when_it_could_be_served(void **state) {
-    (void)state;
+POOL_TEST(whatever_happens_who_waits_is_told_when_it_could_be_served) {
     static struct play p;
     uint64_t looks = 0, served = 0,
              seeds = debug_wanted() ? 12 : 60; /* debugging looks at each byte */
@@ -430,8 +422,7 @@ static void *want(void *arg) {
 }
 
 /* A wake that is lost leaves it asleep for ever. */
-static void no_wake_is_lost_between_threads_that_want_different_sizes(void **state) {
-    (void)state;
+POOL_TEST(no_wake_is_lost_between_threads_that_want_different_sizes) {
     struct pool *pool = fake_pool_open(3 * MIB);
     pool_on_wake(pool, ring_all, NULL);
     static const size_t wants[THREADS][2] = {{60000, 30}, {100, 6000}, {1200000, 1}};
@@ -450,19 +441,4 @@ static void no_wake_is_lost_between_threads_that_want_different_sizes(void **sta
     assert_true(figures.alloc_wakeups >= WAKES);
     assert_int_equal(pool_in_use(pool), 0);
     fake_pool_close(pool);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        POOL_TEST(small_returns_do_not_wake_who_waits_for_much),
-        POOL_TEST(a_buffer_of_the_size_waited_for_wakes_at_once),
-        POOL_TEST(who_waits_in_vain_is_told_when_nothing_is_left_to_come_back),
-        POOL_TEST(who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay),
-        POOL_TEST(who_gets_more_than_it_needs_gives_it_to_who_began_to_wait),
-        POOL_TEST(who_empties_its_cache_for_itself_wakes_who_waits_for_it),
-        POOL_TEST(growth_for_one_wakes_who_waits),
-        POOL_TEST(whatever_happens_who_waits_is_told_when_it_could_be_served),
-        POOL_TEST(no_wake_is_lost_between_threads_that_want_different_sizes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

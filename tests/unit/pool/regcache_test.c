@@ -124,8 +124,7 @@ static uint64_t look_up(struct regcache *cache, const void *addr, size_t bytes) 
     return value;
 }
 
-static void memory_is_registered_once(void **state) {
-    (void)state;
+TEST(memory_is_registered_once) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     uint8_t *addr = map_at(NULL, 64 * PAGE, 7);
     for (int i = 0; i < 100; i++)
@@ -142,8 +141,7 @@ static void memory_is_registered_once(void **state) {
     close_cache(cache);
 }
 
-static void overlapping_and_adjacent_ranges_become_one(void **state) {
-    (void)state;
+TEST(overlapping_and_adjacent_ranges_become_one) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     uint8_t *addr = map_at(NULL, 64 * PAGE, 7);
     look_up(cache, addr, 4 * PAGE);
@@ -166,8 +164,7 @@ static void overlapping_and_adjacent_ranges_become_one(void **state) {
 }
 
 /* A page beside it that cannot be registered any more, protected for instance: it goes alone. */
-static void a_neighbour_that_is_refused_does_not_hinder(void **state) {
-    (void)state;
+TEST(a_neighbour_that_is_refused_does_not_hinder) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     uint8_t *addr = map_at(NULL, 8 * PAGE, 7);
     look_up(cache, addr, PAGE);
@@ -182,8 +179,7 @@ static void a_neighbour_that_is_refused_does_not_hinder(void **state) {
     close_cache(cache);
 }
 
-static void limits_hold_and_the_least_used_goes(void **state) {
-    (void)state;
+TEST(limits_hold_and_the_least_used_goes) {
     struct regcache *cache = cache_with(10 * PAGE, 4, true);
     uint8_t *addr = map_at(NULL, 200 * PAGE, 7);
     for (int i = 0; i < 4; i++)
@@ -213,8 +209,7 @@ static void limits_hold_and_the_least_used_goes(void **state) {
 }
 
 /* A limit of the system's that the cache knows nothing of: RLIMIT_MEMLOCK, say. */
-static void idle_ones_give_way_to_what_the_system_refuses(void **state) {
-    (void)state;
+TEST(idle_ones_give_way_to_what_the_system_refuses) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     uint8_t *addr = map_at(NULL, 200 * PAGE, 7);
     for (size_t i = 0; i < 4; i++)
@@ -252,8 +247,7 @@ static void idle_ones_give_way_to_what_the_system_refuses(void **state) {
     close_cache(cache);
 }
 
-static void what_the_application_says_is_gone_is_gone(void **state) {
-    (void)state;
+TEST(what_the_application_says_is_gone_is_gone) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     uint8_t *addr = map_at(NULL, 8 * PAGE, 1);
     struct regcache_entry *pinned = regcache_get(cache, addr, 2 * PAGE);
@@ -275,8 +269,7 @@ static void what_the_application_says_is_gone_is_gone(void **state) {
 }
 
 /* An entry counts a part of its hits in the word that has its pins. */
-static void every_hit_is_counted(void **state) {
-    (void)state;
+TEST(every_hit_is_counted) {
     struct regcache *cache = cache_with(64 * MIB, 1, true);
     uint8_t *addr = map_at(NULL, 4 * PAGE, 7);
     const int hits = 3 * 65536 + 100;
@@ -299,8 +292,7 @@ static void every_hit_is_counted(void **state) {
 
 enum { UNMAP, REPLACE, MOVE, DISCARD, WAYS };
 
-static void no_registration_outlives_its_memory(void **state) {
-    (void)state;
+TEST(no_registration_outlives_its_memory) {
     struct regcache *cache = cache_with(64 * MIB, 0, false);
     if (!is_on(cache)) {
         close_cache(cache);
@@ -345,8 +337,7 @@ static void no_registration_outlives_its_memory(void **state) {
 }
 
 /* Nobody calls the cache again, and the device keeps nothing of what is gone. */
-static void what_is_gone_is_ended_though_nobody_calls(void **state) {
-    (void)state;
+TEST(what_is_gone_is_ended_though_nobody_calls) {
     struct regcache *cache = cache_with(64 * MIB, 0, false);
     if (!is_on(cache)) {
         close_cache(cache);
@@ -364,8 +355,7 @@ static void what_is_gone_is_ended_though_nobody_calls(void **state) {
     close_cache(cache);
 }
 
-static void a_device_that_is_gone_has_nothing_registered(void **state) {
-    (void)state;
+TEST(a_device_that_is_gone_has_nothing_registered) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     struct regcache_stats f;
     uint8_t *addr = map_at(NULL, 4 * PAGE, 1);
@@ -389,8 +379,7 @@ static void a_device_that_is_gone_has_nothing_registered(void **state) {
  * An application that uses RCU itself may send, and unmap, inside of a read-side section of its own. Whoever
  * waited for a grace period there would wait for ever.
  */
-static void inside_of_a_read_side_section_nothing_waits(void **state) {
-    (void)state;
+TEST(inside_of_a_read_side_section_nothing_waits) {
     enum { AREAS_MAX = 100 };
     for (int told = 0; told < 2; told++) {
         struct regcache *cache = cache_with(64 * MIB, 16, told);
@@ -435,8 +424,7 @@ static void *miss_too(void *arg) {
 }
 
 /* What threads miss at the same time is registered by one of them. */
-static void threads_that_miss_the_same_register_it_once(void **state) {
-    (void)state;
+TEST(threads_that_miss_the_same_register_it_once) {
     struct regcache *cache = cache_with(64 * MIB, 0, true);
     struct regcache_stats f;
     enum { TURNS = 50 };
@@ -510,8 +498,7 @@ static void *only_look(void *arg) {
     return NULL;
 }
 
-static void lookups_beside_invalidations_are_never_stale(void **state) {
-    (void)state;
+TEST(lookups_beside_invalidations_are_never_stale) {
     struct regcache *cache = cache_with(64 * MIB, 0, false);
     if (!is_on(cache)) {
         close_cache(cache);
@@ -535,23 +522,4 @@ static void lookups_beside_invalidations_are_never_stale(void **state) {
         munmap(areas[i].addr, 16 * PAGE);
     }
     close_cache(cache);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_registered_once),
-        cmocka_unit_test(overlapping_and_adjacent_ranges_become_one),
-        cmocka_unit_test(a_neighbour_that_is_refused_does_not_hinder),
-        cmocka_unit_test(limits_hold_and_the_least_used_goes),
-        cmocka_unit_test(idle_ones_give_way_to_what_the_system_refuses),
-        cmocka_unit_test(what_the_application_says_is_gone_is_gone),
-        cmocka_unit_test(every_hit_is_counted),
-        cmocka_unit_test(no_registration_outlives_its_memory),
-        cmocka_unit_test(what_is_gone_is_ended_though_nobody_calls),
-        cmocka_unit_test(a_device_that_is_gone_has_nothing_registered),
-        cmocka_unit_test(inside_of_a_read_side_section_nothing_waits),
-        cmocka_unit_test(threads_that_miss_the_same_register_it_once),
-        cmocka_unit_test(lookups_beside_invalidations_are_never_stale),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

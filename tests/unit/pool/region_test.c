@@ -12,8 +12,7 @@
 
 #include "core/wire/token.h"
 
-static void memory_is_found_zeroed_and_page_aligned(void **state) {
-    (void)state;
+TEST(memory_is_found_zeroed_and_page_aligned) {
     struct side side;
     sluice_error e = {0};
     pair_open_side(&side, PAIR_NODE());
@@ -35,8 +34,7 @@ static void memory_is_found_zeroed_and_page_aligned(void **state) {
     sluice_close(side.node, 0);
 }
 
-static void wrong_regions_have_clear_answers(void **state) {
-    (void)state;
+TEST(wrong_regions_have_clear_answers) {
     struct side side;
     sluice_error e = {0};
     sluice_region *r = NULL;
@@ -59,8 +57,7 @@ static void wrong_regions_have_clear_answers(void **state) {
 }
 
 /* At once, and not when the first put arrives. */
-static void memory_that_cannot_be_used_is_refused_when_it_is_registered(void **state) {
-    (void)state;
+TEST(memory_that_cannot_be_used_is_refused_when_it_is_registered) {
     struct side side;
     sluice_error e = {0};
     sluice_region *r = NULL;
@@ -81,8 +78,7 @@ static void memory_that_cannot_be_used_is_refused_when_it_is_registered(void **s
     sluice_close(side.node, 0);
 }
 
-static void a_token_says_no_more_than_its_region(void **state) {
-    (void)state;
+TEST(a_token_says_no_more_than_its_region) {
     struct side side;
     sluice_error e = {0};
     sluice_region *r;
@@ -108,8 +104,7 @@ static void a_token_says_no_more_than_its_region(void **state) {
     sluice_close(side.node, 0); /* and with it the region */
 }
 
-static void a_region_in_use_stays(void **state) {
-    (void)state;
+TEST(a_region_in_use_stays) {
     struct memory m;
     sluice_error e = {0};
     memory_open(&m, 1 << 20, PAIR_LINK());
@@ -124,8 +119,7 @@ static void a_region_in_use_stays(void **state) {
 }
 
 /* Nobody waits for an untagged one, but the region is free all the same. */
-static void an_operation_without_a_tag_lets_the_region_go(void **state) {
-    (void)state;
+TEST(an_operation_without_a_tag_lets_the_region_go) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     assert_int_equal(sluice_put(m.pair.b.session, m.here, 0, 8, &m.token, 0, NULL), 0);
@@ -137,8 +131,7 @@ static void an_operation_without_a_tag_lets_the_region_go(void **state) {
     memory_close(&m);
 }
 
-static void a_registration_that_fails_is_told(void **state) {
-    (void)state;
+TEST(a_registration_that_fails_is_told) {
     struct side side;
     sluice_error e = {0};
     sluice_region *r;
@@ -160,8 +153,7 @@ static void a_registration_that_fails_is_told(void **state) {
     sluice_close(side.node, 0);
 }
 
-static void a_removed_device_takes_the_registration_and_leaves_the_memory(void **state) {
-    (void)state;
+TEST(a_removed_device_takes_the_registration_and_leaves_the_memory) {
     struct memory m;
     sluice_error e = {0};
     sluice_token token;
@@ -188,8 +180,7 @@ static void a_removed_device_takes_the_registration_and_leaves_the_memory(void *
     watched_close(&m.pair);
 }
 
-static void a_child_has_no_regions(void **state) {
-    (void)state;
+TEST(a_child_has_no_regions) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
     pid_t pid = fork();
@@ -265,8 +256,7 @@ static void *revoke_one(void *region) {
 }
 
 /* A peer that is inside of memory may make the device wait: then for one call, and not for all. */
-static void no_call_waits_for_the_registration_of_another(void **state) {
-    (void)state;
+TEST(no_call_waits_for_the_registration_of_another) {
     struct side side;
     sluice_error e = {0};
     sluice_region *r[3], *another;
@@ -300,8 +290,7 @@ static bool is_gone(struct regions *set) {
 }
 
 /* What is under way ends before the device does, and what begins then finds none. */
-static void a_device_does_not_end_under_a_call(void **state) {
-    (void)state;
+TEST(a_device_does_not_end_under_a_call) {
     struct side side;
     sluice_error e = {0};
     sluice_token token;
@@ -327,21 +316,4 @@ static void a_device_does_not_end_under_a_call(void **state) {
     }
     assert_int_equal(atomic_load(&slow.left), 3);
     sluice_close(side.node, 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_is_found_zeroed_and_page_aligned),
-        cmocka_unit_test(wrong_regions_have_clear_answers),
-        cmocka_unit_test(memory_that_cannot_be_used_is_refused_when_it_is_registered),
-        cmocka_unit_test(a_token_says_no_more_than_its_region),
-        cmocka_unit_test(a_region_in_use_stays),
-        cmocka_unit_test(an_operation_without_a_tag_lets_the_region_go),
-        cmocka_unit_test(a_registration_that_fails_is_told),
-        cmocka_unit_test(a_removed_device_takes_the_registration_and_leaves_the_memory),
-        cmocka_unit_test(a_child_has_no_regions),
-        cmocka_unit_test(no_call_waits_for_the_registration_of_another),
-        cmocka_unit_test(a_device_does_not_end_under_a_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,8 +72,7 @@ static struct regcache_entry *look(struct regcache_index *table, uintptr_t start
     return reg;
 }
 
-static void a_lookup_takes_no_lock(void **state) {
-    (void)state;
+TEST(a_lookup_takes_no_lock) {
     struct regcache_index *table = opened();
     bool locked;
     struct regcache_entry *one = enter(table, 2 * STEP, 3 * STEP),
@@ -104,8 +103,7 @@ static void on_fault(int signal) {
     mprotect(met_at, PAGE, PROT_READ | PROT_WRITE);
 }
 
-static void a_lookup_is_a_read_side_section(void **state) {
-    (void)state;
+TEST(a_lookup_is_a_read_side_section) {
     struct regcache_index *table = opened();
     struct sigaction before, fault = {.sa_handler = on_fault};
     bool locked;
@@ -130,8 +128,7 @@ static void a_lookup_is_a_read_side_section(void **state) {
     closed(table);
 }
 
-static void a_table_somebody_may_look_at_is_not_written(void **state) {
-    (void)state;
+TEST(a_table_somebody_may_look_at_is_not_written) {
     struct regcache_index *table = opened();
     enter(table, STEP, 2 * STEP);
     urcu_bp_read_lock();
@@ -157,8 +154,7 @@ static void a_table_somebody_may_look_at_is_not_written(void **state) {
     closed(table);
 }
 
-static void while_no_table_may_be_written_the_lock_is_taken(void **state) {
-    (void)state;
+TEST(while_no_table_may_be_written_the_lock_is_taken) {
     struct regcache_index *table = opened();
     bool locked = false;
     uint64_t hits = 0;
@@ -187,8 +183,7 @@ static void while_no_table_may_be_written_the_lock_is_taken(void **state) {
 }
 
 /* A lookup that began before the place was used again sees an old table. */
-static void a_place_that_is_used_again_is_not_mistaken(void **state) {
-    (void)state;
+TEST(a_place_that_is_used_again_is_not_mistaken) {
     struct regcache_index *table = opened();
     bool locked;
     struct regcache_entry *reg = enter(table, 2 * STEP, 3 * STEP);
@@ -211,8 +206,7 @@ static void a_place_that_is_used_again_is_not_mistaken(void **state) {
     closed(table);
 }
 
-static void who_pins_sees_the_range_it_pinned(void **state) {
-    (void)state;
+TEST(who_pins_sees_the_range_it_pinned) {
     struct regcache_entry reg = {.state = 0};
     uint64_t hits = 0;
     assert_true(regcache_entry_pin(&reg, &hits));
@@ -283,8 +277,7 @@ static void reap(struct regcache_index *table) {
 }
 
 /* Two areas at a time, so that they exchange their places. */
-static void lookups_beside_changes_find_what_they_asked_for(void **state) {
-    (void)state;
+TEST(lookups_beside_changes_find_what_they_asked_for) {
     struct readers r = {.table = opened()};
     pthread_t threads[READERS];
     for (uintptr_t i = 0; i < AREAS; i++)
@@ -312,17 +305,4 @@ static void lookups_beside_changes_find_what_they_asked_for(void **state) {
     reap(r.table);
     assert_int_equal(r.table->unused_count, REGCACHE_INDEX_ENTRIES - AREAS);
     closed(r.table);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lookup_takes_no_lock),
-        cmocka_unit_test(a_lookup_is_a_read_side_section),
-        cmocka_unit_test(a_table_somebody_may_look_at_is_not_written),
-        cmocka_unit_test(while_no_table_may_be_written_the_lock_is_taken),
-        cmocka_unit_test(a_place_that_is_used_again_is_not_mistaken),
-        cmocka_unit_test(who_pins_sees_the_range_it_pinned),
-        cmocka_unit_test(lookups_beside_changes_find_what_they_asked_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static uint8_t *map(size_t bytes) {
 }
 
 /* As a sandbox does: whoever unmaps must not wait for a reader that has given up. */
-static void without_descriptors_events_are_read_still(void **state) {
-    (void)state;
+TEST(without_descriptors_events_are_read_still) {
     struct rlimit before, none;
     struct regcache_monitor watch;
     open_watch(&watch);
@@ -60,8 +59,7 @@ static void without_descriptors_events_are_read_still(void **state) {
     assert_int_equal(told - was, 9);
 }
 
-static void a_file_cannot_be_watched(void **state) {
-    (void)state;
+TEST(a_file_cannot_be_watched) {
     struct regcache_monitor watch;
     open_watch(&watch);
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -74,12 +72,4 @@ static void a_file_cannot_be_watched(void **state) {
     assert_int_equal(regcache_monitor_add(&watch, start, start + PAGE), EOPNOTSUPP);
     close(fd);
     regcache_monitor_close(&watch);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_descriptors_events_are_read_still),
-        cmocka_unit_test(a_file_cannot_be_watched),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,8 +73,7 @@ static unsigned long long rnr_told(int fd) {
 }
 
 /* What finds a receive counts nothing, what finds none counts once. */
-static void messages_that_find_no_receive_are_counted_and_shown(void **state) {
-    (void)state;
+TEST(messages_that_find_no_receive_are_counted_and_shown) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
@@ -101,8 +100,7 @@ static void messages_that_find_no_receive_are_counted_and_shown(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void another_process_gives_a_plan_reads_the_log_and_removes_the_device(void **state) {
-    (void)state;
+TEST(another_process_gives_a_plan_reads_the_log_and_removes_the_device) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(commander);
     struct sv_end a, b;
@@ -122,8 +120,7 @@ static void another_process_gives_a_plan_reads_the_log_and_removes_the_device(vo
     assert_true(dial(getpid()) < 0); /* the socket goes with the device */
 }
 
-static void wrong_requests_are_refused_with_a_reason(void **state) {
-    (void)state;
+TEST(wrong_requests_are_refused_with_a_reason) {
     struct ibv_context *ctx = sv_context();
     int c = dial(getpid());
     must(c >= 0);
@@ -157,8 +154,7 @@ static void wrong_requests_are_refused_with_a_reason(void **state) {
     must(soft_close_device(ctx) == 0);
 }
 
-static void hostile_bytes_and_clients_that_do_not_read_hurt_nobody(void **state) {
-    (void)state;
+TEST(hostile_bytes_and_clients_that_do_not_read_hurt_nobody) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     must(sv_recv(&b, 1, 0, 64) == 0); /* once there and back: both sides have all they open */
@@ -214,8 +210,7 @@ static void hostile_bytes_and_clients_that_do_not_read_hurt_nobody(void **state)
     sv_unpair(&a, &b);
 }
 
-static void too_many_clients_end_the_oldest(void **state) {
-    (void)state;
+TEST(too_many_clients_end_the_oldest) {
     struct ibv_context *ctx = sv_context();
     int c[12];
     for (int i = 0; i < 12; i++) {
@@ -239,8 +234,7 @@ static void stranger(int fd) {
     must(hear(c, answer, sizeof answer) == 0);
 }
 
-static void another_user_is_not_heard(void **state) {
-    (void)state;
+TEST(another_user_is_not_heard) {
     FAULT_NO_FORK();
     if (geteuid() != 0)
         skip(); /* cannot become somebody else */
@@ -269,8 +263,7 @@ static void poses_as_the_parent(int fd) {
     sv_tell(fd, got > 0);
 }
 
-static void the_tool_hears_only_the_process_it_asks(void **state) {
-    (void)state;
+TEST(the_tool_hears_only_the_process_it_asks) {
     FAULT_NO_FORK();
     char command[512], said[512] = "";
     const char *bin = getenv("SLUICE_BIN_DIR");
@@ -297,8 +290,7 @@ static void child_of_a_user(int fd) {
     must(soft_close_device(ctx) == 0);
 }
 
-static void a_forked_child_has_a_socket_of_its_own(void **state) {
-    (void)state;
+TEST(a_forked_child_has_a_socket_of_its_own) {
     FAULT_NO_FORK();
     struct ibv_context *ctx = sv_context();
     int c = dial(getpid());
@@ -308,18 +300,4 @@ static void a_forked_child_has_a_socket_of_its_own(void **state) {
     assert_int_equal(ask(c, "status", answer, sizeof answer), '=');
     close(c);
     must(soft_close_device(ctx) == 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages_that_find_no_receive_are_counted_and_shown),
-        cmocka_unit_test(another_process_gives_a_plan_reads_the_log_and_removes_the_device),
-        cmocka_unit_test(another_user_is_not_heard),
-        cmocka_unit_test(the_tool_hears_only_the_process_it_asks),
-        cmocka_unit_test(a_forked_child_has_a_socket_of_its_own),
-        cmocka_unit_test(wrong_requests_are_refused_with_a_reason),
-        cmocka_unit_test(hostile_bytes_and_clients_that_do_not_read_hurt_nobody),
-        cmocka_unit_test(too_many_clients_end_the_oldest),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

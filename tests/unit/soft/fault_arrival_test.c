@@ -40,18 +40,15 @@ static void each_message(const char *scope, const char *effect, uint64_t least_n
     }
 }
 
-static void a_message_lost_on_arrival_is_repeated(void **state) {
-    (void)state;
+TEST(a_message_lost_on_arrival_is_repeated) {
     each_message("cm_in", "loss", 0);
 }
 
-static void a_message_lost_on_its_way_out_is_repeated(void **state) {
-    (void)state;
+TEST(a_message_lost_on_its_way_out_is_repeated) {
     each_message("cm", "loss", 0);
 }
 
-static void a_message_late_on_arrival_only_costs_time(void **state) {
-    (void)state;
+TEST(a_message_late_on_arrival_only_costs_time) {
     each_message("cm_in", "delay=15ms", 0);
     struct ct_pair pair;
     ct_pair_listen(&pair);
@@ -64,8 +61,7 @@ static void a_message_late_on_arrival_only_costs_time(void **state) {
 }
 
 /* A message is repeated after 100 ms, which a loaded machine may take: then the whole life once more. */
-static void arrivals_count_for_the_id_they_are_for(void **state) {
-    (void)state;
+TEST(arrivals_count_for_the_id_they_are_for) {
     bool repeated = true;
     for (unsigned life = 0; repeated && life < 50; life++) {
         static char log[65536];
@@ -94,7 +90,7 @@ static bool waits(struct rdma_cm_id *id) {
 }
 
 /* An application that takes its time has its process ask for more, again if need be. */
-static void a_plea_for_time_that_gets_lost_is_repeated(void **state) {
+CT_WITH(ct_listening, a_plea_for_time_that_gets_lost_is_repeated) {
     struct ct_pair *pair = *state;
     fault_plan("cm_in=MRA n=1 loss");
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -142,7 +138,7 @@ static void it_never_arrives(void **state) {
     ct_pair_free(&pair);
 }
 
-static void a_disconnect_that_never_arrives_times_out(void **state) {
+CT_WITH(ct_connected, a_disconnect_that_never_arrives_times_out) {
     struct ct_pair *pair = *state;
     fault_plan("cm_in=DREQ loss");
     assert_int_equal(soft_disconnect(pair->active), 0);
@@ -167,8 +163,7 @@ static bool request_is_late(void) {
     return strstr(log, "REQ 1") != NULL;
 }
 
-static void a_late_request_of_a_dead_process_is_forgotten(void **state) {
-    (void)state;
+TEST(a_late_request_of_a_dead_process_is_forgotten) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(asks_and_dies);
     struct ct_pair pair;
@@ -199,8 +194,7 @@ static void connects_and_dies(int fd) {
 }
 
 /* It hung up before it died: the end of its process does not overtake that. */
-static void the_end_of_a_process_is_heard_behind_what_it_said(void **state) {
-    (void)state;
+TEST(the_end_of_a_process_is_heard_behind_what_it_said) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(connects_and_dies);
     struct ct_pair pair;
@@ -219,24 +213,16 @@ static void the_end_of_a_process_is_heard_behind_what_it_said(void **state) {
     ct_pair_free(&pair);
 }
 
+TEST_CASES(ROW(a_request_that_never_arrives_is_unreachable, it_never_arrives, lost,
+               "cm_in=REQ loss", .active = true, .unheard = true),
+           ROW(a_reply_that_never_arrives_is_unreachable_on_both_sides, it_never_arrives, lost,
+               "cm_in=REP loss", .accepted = true, .passive = true, .active = true),
+           ROW(a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side,
+               it_never_arrives, lost, "cm_in=RTU loss", .accepted = true, .established = true,
+               .passive = true),
+           ROW(a_refusal_that_never_arrives_is_unreachable, it_never_arrives, lost,
+               "cm_in=REJ loss", .refused = true, .active = true));
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_late_request_of_a_dead_process_is_forgotten),
-        cmocka_unit_test(the_end_of_a_process_is_heard_behind_what_it_said),
-        cmocka_unit_test(a_message_lost_on_arrival_is_repeated),
-        cmocka_unit_test(a_message_lost_on_its_way_out_is_repeated),
-        cmocka_unit_test(a_message_late_on_arrival_only_costs_time),
-        CT_WITH(ct_listening, a_plea_for_time_that_gets_lost_is_repeated),
-        cmocka_unit_test(arrivals_count_for_the_id_they_are_for),
-        ROW(a_request_that_never_arrives_is_unreachable, it_never_arrives, lost, "cm_in=REQ loss",
-            .active = true, .unheard = true),
-        ROW(a_reply_that_never_arrives_is_unreachable_on_both_sides, it_never_arrives, lost,
-            "cm_in=REP loss", .accepted = true, .passive = true, .active = true),
-        ROW(a_confirmation_that_never_arrives_is_unreachable_at_the_passive_side, it_never_arrives,
-            lost, "cm_in=RTU loss", .accepted = true, .established = true, .passive = true),
-        ROW(a_refusal_that_never_arrives_is_unreachable, it_never_arrives, lost, "cm_in=REJ loss",
-            .refused = true, .active = true),
-        CT_WITH(ct_connected, a_disconnect_that_never_arrives_times_out),
-    };
-    return cmocka_run_group_tests(tests, softcm_setup, NULL);
+    return tests_run(softcm_setup, NULL);
 }

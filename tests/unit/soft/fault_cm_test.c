@@ -13,8 +13,7 @@
 
 /* ---- calls that end with another event -------------------------------------------------------------- */
 
-static void a_chosen_connect_is_unreachable(void **state) {
-    (void)state;
+TEST(a_chosen_connect_is_unreachable) {
     struct ct_pair pair;
     ct_pair_listen(&pair); /* id 1 */
     fault_plan("id=2 connect=1 event=UNREACHABLE status=-110");
@@ -28,7 +27,7 @@ static void a_chosen_connect_is_unreachable(void **state) {
     ct_pair_free(&pair);
 }
 
-static void a_rejection_on_demand_has_its_private_data(void **state) {
+CT_WITH(ct_listening, a_rejection_on_demand_has_its_private_data) {
     struct ct_pair *pair = *state;
     fault_plan("id=* event=REJECTED");
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -38,8 +37,7 @@ static void a_rejection_on_demand_has_its_private_data(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void address_and_route_fail_once_and_may_be_asked_again(void **state) {
-    (void)state;
+TEST(address_and_route_fail_once_and_may_be_asked_again) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
@@ -57,7 +55,7 @@ static void address_and_route_fail_once_and_may_be_asked_again(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void an_accept_may_end_with_an_error_at_the_passive_side(void **state) {
+CT_WITH(ct_listening, an_accept_may_end_with_an_error_at_the_passive_side) {
     struct ct_pair *pair = *state;
     fault_plan("id=3 accept=1 event=CONNECT_ERROR status=-5"); /* the request's id */
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -67,7 +65,7 @@ static void an_accept_may_end_with_an_error_at_the_passive_side(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
-static void any_event_can_follow_another(void **state) {
+CT_WITH(ct_listening, any_event_can_follow_another) {
     struct ct_pair *pair = *state;
     fault_plan("id=3 after=ESTABLISHED event=TIMEWAIT_EXIT status=7\n"
                "id=2 after=ADDR_RESOLVED event=ADDR_CHANGE");
@@ -86,8 +84,7 @@ static void any_event_can_follow_another(void **state) {
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 7);
 }
 
-static void every_event_can_be_made_up_with_any_status(void **state) {
-    (void)state;
+TEST(every_event_can_be_made_up_with_any_status) {
     for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= 17;
          type++) { /* 16, 17: of newer headers */
         if (type == RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -110,7 +107,7 @@ static void every_event_can_be_made_up_with_any_status(void **state) {
 
 /* ---- messages ---------------------------------------------------------------------------------------- */
 
-static void slow_messages_make_a_slow_connection(void **state) {
+CT_WITH(ct_listening, slow_messages_make_a_slow_connection) {
     struct ct_pair *pair = *state;
     fault_plan("cm=* delay=20ms");
     uint64_t start = soft_now_ns();
@@ -121,7 +118,7 @@ static void slow_messages_make_a_slow_connection(void **state) {
     assert_true(soft_now_ns() - start >= 60000000); /* REQ, REP, RTU */
 }
 
-static void a_lost_request_is_repeated(void **state) {
+CT_WITH(ct_listening, a_lost_request_is_repeated) {
     struct ct_pair *pair = *state;
     fault_plan("cm=REQ n=1..2 loss");
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -129,7 +126,7 @@ static void a_lost_request_is_repeated(void **state) {
     fault_log_is("cm id#2 REQ 1: loss (line 1)\ncm id#2 REQ 2: loss (line 1)\n");
 }
 
-static void a_request_that_is_always_lost_is_unreachable(void **state) {
+CT_WITH(ct_listening, a_request_that_is_always_lost_is_unreachable) {
     struct ct_pair *pair = *state;
     fault_plan("cm=REQ loss");
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -138,7 +135,7 @@ static void a_request_that_is_always_lost_is_unreachable(void **state) {
 
 /* ---- the device --------------------------------------------------------------------------------------- */
 
-static void removal_ends_bound_ids_and_leaves_the_others(void **state) {
+CT_WITH(ct_connected, removal_ends_bound_ids_and_leaves_the_others) {
     struct ct_pair *pair = *state;
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *unbound = ct_id(channel), *wildcard = ct_id(channel);
@@ -179,8 +176,7 @@ static void removal_ends_bound_ids_and_leaves_the_others(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void only_one_of_the_two_notices_comes_where_asked_for(void **state) {
-    (void)state;
+TEST(only_one_of_the_two_notices_comes_where_asked_for) {
     for (int fatal = 0; fatal < 2; fatal++) {
         struct ct_pair pair;
         ct_pair_up(&pair);
@@ -208,8 +204,7 @@ static void peer_of_a_removal(int fd) {
     soft_destroy_event_channel(pair.active_channel);
 }
 
-static void the_peer_of_a_removed_device_is_disconnected(void **state) {
-    (void)state;
+TEST(the_peer_of_a_removed_device_is_disconnected) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(peer_of_a_removal);
     struct rdma_event_channel *channel = soft_create_event_channel();
@@ -225,7 +220,7 @@ static void the_peer_of_a_removed_device_is_disconnected(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void nothing_connects_while_the_port_is_down(void **state) {
+CT_WITH(ct_listening, nothing_connects_while_the_port_is_down) {
     struct ct_pair *pair = *state;
     assert_int_equal(fault_device(DEVICE_PORT_DOWN, 0), 0);
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -236,7 +231,7 @@ static void nothing_connects_while_the_port_is_down(void **state) {
     pair->passive = ct_request(pair->passive_channel); /* the repeated request */
 }
 
-static void an_address_that_moves_is_told_to_the_ids_bound_to_it(void **state) {
+CT_WITH(ct_listening, an_address_that_moves_is_told_to_the_ids_bound_to_it) {
     struct ct_pair *pair = *state;
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *other = ct_id(channel);
@@ -299,8 +294,7 @@ static void in_a_network_of_its_own(int fd) {
     soft_destroy_event_channel(channel);
 }
 
-static void an_address_that_leaves_its_link_is_told_by_the_kernel(void **state) {
-    (void)state;
+TEST(an_address_that_leaves_its_link_is_told_by_the_kernel) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(in_a_network_of_its_own);
     int status = sv_join(&child);
@@ -309,7 +303,7 @@ static void an_address_that_leaves_its_link_is_told_by_the_kernel(void **state) 
     assert_int_equal(status, 0);
 }
 
-static void an_operation_of_an_id_can_remove_the_device(void **state) {
+CT_WITH(ct_listening, an_operation_of_an_id_can_remove_the_device) {
     struct ct_pair *pair = *state;
     fault_plan("id=3 after=ESTABLISHED device=remove order=removal-only");
     pair->active = ct_connect(pair->active_channel, pair->port);
@@ -322,23 +316,5 @@ static void an_operation_of_an_id_can_remove_the_device(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_chosen_connect_is_unreachable),
-        CT_WITH(ct_listening, a_rejection_on_demand_has_its_private_data),
-        cmocka_unit_test(address_and_route_fail_once_and_may_be_asked_again),
-        CT_WITH(ct_listening, an_accept_may_end_with_an_error_at_the_passive_side),
-        CT_WITH(ct_listening, any_event_can_follow_another),
-        cmocka_unit_test(every_event_can_be_made_up_with_any_status),
-        CT_WITH(ct_listening, slow_messages_make_a_slow_connection),
-        CT_WITH(ct_listening, a_lost_request_is_repeated),
-        CT_WITH(ct_listening, a_request_that_is_always_lost_is_unreachable),
-        cmocka_unit_test(the_peer_of_a_removed_device_is_disconnected),
-        CT_WITH(ct_connected, removal_ends_bound_ids_and_leaves_the_others),
-        cmocka_unit_test(only_one_of_the_two_notices_comes_where_asked_for),
-        CT_WITH(ct_listening, nothing_connects_while_the_port_is_down),
-        CT_WITH(ct_listening, an_address_that_moves_is_told_to_the_ids_bound_to_it),
-        cmocka_unit_test(an_address_that_leaves_its_link_is_told_by_the_kernel),
-        CT_WITH(ct_listening, an_operation_of_an_id_can_remove_the_device),
-    };
-    return cmocka_run_group_tests(tests, softcm_setup, NULL);
+    return tests_run(softcm_setup, NULL);
 }

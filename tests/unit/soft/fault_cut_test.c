@@ -30,8 +30,9 @@ static void post(uint64_t wr_id) {
     must(sv_send(&a, wr_id, 0, 32, IBV_SEND_SIGNALED) == 0);
 }
 
-static void a_cut_ends_both_queue_pairs(void **state) {
-    (void)state;
+#define CUT_TEST(name) TEST_WITH(NULL, shut, name)
+
+CUT_TEST(a_cut_ends_both_queue_pairs) {
     open_pair(SV_OPTIONS(0));
     fault_plan("qp=1 send=2 cut");
     post(1);
@@ -45,8 +46,7 @@ static void a_cut_ends_both_queue_pairs(void **state) {
     fault_log_is("qp#1 send 2: cut (line 1)\n");
 }
 
-static void what_is_corrupt_is_sent_again(void **state) {
-    (void)state;
+CUT_TEST(what_is_corrupt_is_sent_again) {
     open_pair(SV_OPTIONS(.timeout = 12, .retry_cnt = 2)); /* 17 ms */
     fault_plan("qp=1 send=1 corrupt");
     uint64_t start = soft_now_ns();
@@ -56,8 +56,7 @@ static void what_is_corrupt_is_sent_again(void **state) {
     assert_true(soft_now_ns() - start >= 4096ull << 12);
 }
 
-static void a_stall_is_late_and_in_order(void **state) {
-    (void)state;
+CUT_TEST(a_stall_is_late_and_in_order) {
     open_pair(SV_OPTIONS(0));
     fault_plan("qp=1 send=1 stall=20ms; qp=2 recv=2 stall=20ms");
     uint64_t start = soft_now_ns();
@@ -69,15 +68,4 @@ static void a_stall_is_late_and_in_order(void **state) {
     assert_true(soft_now_ns() - start >= 40000000);
     expect(a.scq, 1, IBV_WC_SUCCESS);
     expect(a.scq, 2, IBV_WC_SUCCESS);
-}
-
-#define TEST(fn) cmocka_unit_test_setup_teardown(fn, NULL, shut)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(a_cut_ends_both_queue_pairs),
-        TEST(what_is_corrupt_is_sent_again),
-        TEST(a_stall_is_late_and_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

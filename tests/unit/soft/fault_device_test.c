@@ -4,8 +4,7 @@
  */
 #include "support/fault.h"
 
-static void removal_flushes_queue_pairs_and_fails_calls_with_eio(void **state) {
-    (void)state;
+TEST(removal_flushes_queue_pairs_and_fails_calls_with_eio) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     must(sv_recv(&b, 7, 0, 64) == 0);
@@ -57,8 +56,7 @@ static void removal_flushes_queue_pairs_and_fails_calls_with_eio(void **state) {
         atomic_load(&soft_device_gone)); /* nothing is open: the next one finds it as new */
 }
 
-static void a_restored_device_serves_new_contexts_only(void **state) {
-    (void)state;
+TEST(a_restored_device_serves_new_contexts_only) {
     struct sv_end old, a, b;
     sv_open(&old, SV_OPTIONS(0));
     assert_int_equal(fault_device(DEVICE_REMOVE, ORDER_FATAL_FIRST), 0);
@@ -91,8 +89,7 @@ static void peer_with_its_own_device(int fd) {
     sv_close(&e);
 }
 
-static void the_peer_of_a_removed_device_exhausts_its_retries(void **state) {
-    (void)state;
+TEST(the_peer_of_a_removed_device_exhausts_its_retries) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(peer_with_its_own_device);
     struct sv_end e;
@@ -104,8 +101,7 @@ static void the_peer_of_a_removed_device_exhausts_its_retries(void **state) {
     sv_close(&e);
 }
 
-static void a_port_that_is_down_says_so_and_loses_what_is_sent(void **state) {
-    (void)state;
+TEST(a_port_that_is_down_says_so_and_loses_what_is_sent) {
     struct sv_end a, b;
     struct ibv_port_attr port;
     sv_pair(&a, SV_OPTIONS(.timeout = 10, .retry_cnt = 1), &b, SV_OPTIONS(0));
@@ -125,8 +121,7 @@ static void a_port_that_is_down_says_so_and_loses_what_is_sent(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void of_port_events_nobody_fetches_the_last_of_each_kind_wait(void **state) {
-    (void)state;
+TEST(of_port_events_nobody_fetches_the_last_of_each_kind_wait) {
     struct sv_end a;
     sv_open(&a, SV_OPTIONS(0));
     for (unsigned i = 0; i < 100; i++) {
@@ -139,8 +134,7 @@ static void of_port_events_nobody_fetches_the_last_of_each_kind_wait(void **stat
     sv_close(&a);
 }
 
-static void a_port_that_comes_back_in_time_only_costs_time(void **state) {
-    (void)state;
+TEST(a_port_that_comes_back_in_time_only_costs_time) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.timeout = 20, .retry_cnt = 7), &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
@@ -155,8 +149,7 @@ static void a_port_that_comes_back_in_time_only_costs_time(void **state) {
 }
 
 /* The other process's port is the one that is down. */
-static void the_peer_of_a_port_that_is_down_exhausts_its_retries(void **state) {
-    (void)state;
+TEST(the_peer_of_a_port_that_is_down_exhausts_its_retries) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(peer_with_its_own_device);
     struct sv_end e;
@@ -170,8 +163,7 @@ static void the_peer_of_a_port_that_is_down_exhausts_its_retries(void **state) {
     sv_close(&e);
 }
 
-static void a_send_can_remove_the_device(void **state) {
-    (void)state;
+TEST(a_send_can_remove_the_device) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
     fault_plan("qp=1 send=2 device=remove");
@@ -184,8 +176,7 @@ static void a_send_can_remove_the_device(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_device_can_be_gone_from_the_start(void **state) {
-    (void)state;
+TEST(a_device_can_be_gone_from_the_start) {
     struct ibv_device **list = soft_get_device_list(NULL);
     setenv("SLUICE_SOFT_FAULTS", "device=remove", 1);
     errno = 0;
@@ -196,19 +187,4 @@ static void a_device_can_be_gone_from_the_start(void **state) {
     assert_non_null(ctx);
     assert_int_equal(soft_close_device(ctx), 0);
     soft_free_device_list(list);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_peer_of_a_removed_device_exhausts_its_retries),
-        cmocka_unit_test(the_peer_of_a_port_that_is_down_exhausts_its_retries),
-        cmocka_unit_test(removal_flushes_queue_pairs_and_fails_calls_with_eio),
-        cmocka_unit_test(a_restored_device_serves_new_contexts_only),
-        cmocka_unit_test(a_port_that_is_down_says_so_and_loses_what_is_sent),
-        cmocka_unit_test(of_port_events_nobody_fetches_the_last_of_each_kind_wait),
-        cmocka_unit_test(a_port_that_comes_back_in_time_only_costs_time),
-        cmocka_unit_test(a_send_can_remove_the_device),
-        cmocka_unit_test(a_device_can_be_gone_from_the_start),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

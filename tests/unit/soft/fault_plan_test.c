@@ -22,8 +22,7 @@ static struct soft_plan *parse(const char *text) {
     return plan;
 }
 
-static void every_kind_of_rule_is_read(void **state) {
-    (void)state;
+TEST(every_kind_of_rule_is_read) {
     struct soft_plan *plan = parse("# a comment\n"
                                    "qp=* send=100 status=RETRY_EXC_ERR\n"
                                    "  qp=0x123401 send=5..9 delay=2ms ; qp=2 send=20.. loss=3\n"
@@ -64,8 +63,7 @@ static void every_kind_of_rule_is_read(void **state) {
     free(plan);
 }
 
-static void a_malformed_plan_is_refused_with_its_place(void **state) {
-    (void)state;
+TEST(a_malformed_plan_is_refused_with_its_place) {
     static const struct {
         const char *text;
         unsigned line, column;
@@ -152,8 +150,7 @@ static void a_malformed_plan_is_refused_with_its_place(void **state) {
     }
 }
 
-static void the_number_of_rules_is_bounded(void **state) {
-    (void)state;
+TEST(the_number_of_rules_is_bounded) {
     static char text[SOFT_PLAN_RULES * 20 + 100];
     for (int i = 0; i <= SOFT_PLAN_RULES; i++)
         strcat(text, "qp=1 send=1 loss\n");
@@ -163,8 +160,7 @@ static void the_number_of_rules_is_bounded(void **state) {
 }
 
 /* Whatever the bytes, the parser ends, and says where. */
-static void random_bytes_are_refused_or_read(void **state) {
-    (void)state;
+TEST(random_bytes_are_refused_or_read) {
     static const char *const pieces[] = {
         "qp=", "*",      " ",        "send=",   "recv=", "1",       "..",      "loss",   ";",  "\n",
         "id=", "event=", "REJECTED", "status=", "-",     "device=", "remove",  "delay=", "ms", "#",
@@ -181,14 +177,4 @@ static void random_bytes_are_refused_or_read(void **state) {
         assert_true(plan ? plan->count > 0 : error.line > 0 && error.column > 0 && error.reason[0]);
         free(plan);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_rule_is_read),
-        cmocka_unit_test(a_malformed_plan_is_refused_with_its_place),
-        cmocka_unit_test(the_number_of_rules_is_bounded),
-        cmocka_unit_test(random_bytes_are_refused_or_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

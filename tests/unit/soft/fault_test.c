@@ -32,8 +32,9 @@ static int both_closed(void **state) {
     return 0;
 }
 
-static void a_chosen_send_ends_with_the_chosen_status(void **state) {
-    (void)state;
+#define PAIRED(name) TEST_WITH(both_open, both_closed, name)
+
+PAIRED(a_chosen_send_ends_with_the_chosen_status) {
     fault_plan("qp=1 send=3 status=REM_OP_ERR");
     exchange(&a, &b, 1);
     exchange(&a, &b, 2);
@@ -54,8 +55,7 @@ static void a_chosen_send_ends_with_the_chosen_status(void **state) {
     fault_log_is("qp#1 send 3: status REM_OP_ERR (line 1)\n");
 }
 
-static void a_queue_pair_can_be_named_by_its_number(void **state) {
-    (void)state;
+PAIRED(a_queue_pair_can_be_named_by_its_number) {
     char plan[64];
     snprintf(plan, sizeof plan, "qp=0x%x send=1 status=FATAL_ERR", b.qp->qp_num);
     fault_plan(plan);
@@ -64,8 +64,7 @@ static void a_queue_pair_can_be_named_by_its_number(void **state) {
     assert_int_equal(sv_poll(b.scq).status, IBV_WC_FATAL_ERR);
 }
 
-static void a_delayed_send_arrives_late_and_in_order(void **state) {
-    (void)state;
+PAIRED(a_delayed_send_arrives_late_and_in_order) {
     sv_wait_linked(&a);
     fault_plan("qp=1 send=2 delay=30ms");
     for (uint64_t i = 1; i <= 3; i++)
@@ -82,8 +81,7 @@ static void a_delayed_send_arrives_late_and_in_order(void **state) {
 }
 
 /* The same when nobody polls: the sender sleeps on its channel. */
-static void a_delayed_send_goes_out_while_the_sender_sleeps(void **state) {
-    (void)state;
+TEST(a_delayed_send_goes_out_while_the_sender_sleeps) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.channel = true, .one_cq = true), &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
@@ -97,8 +95,7 @@ static void a_delayed_send_goes_out_while_the_sender_sleeps(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_lost_send_exhausts_its_retries_after_timeout_times_retries(void **state) {
-    (void)state;
+TEST(a_lost_send_exhausts_its_retries_after_timeout_times_retries) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.timeout = 11, .retry_cnt = 3), &b, SV_OPTIONS(0)); /* 8 ms, 4 times */
     sv_wait_linked(&a);
@@ -114,8 +111,7 @@ static void a_lost_send_exhausts_its_retries_after_timeout_times_retries(void **
     sv_unpair(&a, &b);
 }
 
-static void fewer_losses_than_retries_only_cost_time(void **state) {
-    (void)state;
+TEST(fewer_losses_than_retries_only_cost_time) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.timeout = 11, .retry_cnt = 3), &b, SV_OPTIONS(0));
     sv_wait_linked(&a);
@@ -126,8 +122,7 @@ static void fewer_losses_than_retries_only_cost_time(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void an_rnr_burst_ends_a_sender_with_fewer_retries(void **state) {
-    (void)state;
+TEST(an_rnr_burst_ends_a_sender_with_fewer_retries) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.finite_rnr = true, .rnr_retry = 2), &b,
             SV_OPTIONS(.rnr_timer = 18)); /* 4 ms */
@@ -149,8 +144,7 @@ static void an_rnr_burst_ends_a_sender_with_fewer_retries(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void an_rnr_burst_shorter_than_the_retries_passes(void **state) {
-    (void)state;
+TEST(an_rnr_burst_shorter_than_the_retries_passes) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(.rnr_timer = 14)); /* 1 ms; retries for ever */
     sv_wait_linked(&a);
@@ -161,8 +155,7 @@ static void an_rnr_burst_shorter_than_the_retries_passes(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_chosen_receive_ends_with_the_chosen_status(void **state) {
-    (void)state;
+PAIRED(a_chosen_receive_ends_with_the_chosen_status) {
     fault_plan("qp=2 recv=2 status=LOC_PROT_ERR");
     exchange(&a, &b, 1);
     must(sv_recv(&b, 2, 0, 64) == 0);
@@ -173,8 +166,7 @@ static void a_chosen_receive_ends_with_the_chosen_status(void **state) {
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_REM_OP_ERR);
 }
 
-static void a_delayed_receive_wakes_a_sleeping_receiver(void **state) {
-    (void)state;
+TEST(a_delayed_receive_wakes_a_sleeping_receiver) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(.channel = true, .one_cq = true));
     sv_wait_linked(&a);
@@ -188,8 +180,7 @@ static void a_delayed_receive_wakes_a_sleeping_receiver(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void one_sided_operations_count_as_sends(void **state) {
-    (void)state;
+PAIRED(one_sided_operations_count_as_sends) {
     fault_plan("qp=1 send=1 status=REM_ACCESS_ERR");
     struct ibv_sge sge = sv_sge(&a, 0, 8);
     struct ibv_send_wr wr = {.wr_id = 1,
@@ -202,8 +193,7 @@ static void one_sided_operations_count_as_sends(void **state) {
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_REM_ACCESS_ERR);
 }
 
-static void clearing_the_plan_lets_go_what_it_held(void **state) {
-    (void)state;
+PAIRED(clearing_the_plan_lets_go_what_it_held) {
     sv_wait_linked(&a);
     fault_plan("qp=1 send=1 delay=60s");
     must(sv_recv(&b, 1, 0, 64) == 0);
@@ -235,8 +225,7 @@ static void one_run(char *log, size_t size) {
     sv_unpair(&a, &b);
 }
 
-static void the_same_plan_makes_the_same_decisions_again(void **state) {
-    (void)state;
+TEST(the_same_plan_makes_the_same_decisions_again) {
     static char first[16384], second[16384];
     one_run(first, sizeof first);
     one_run(second, sizeof second);
@@ -247,8 +236,7 @@ static void the_same_plan_makes_the_same_decisions_again(void **state) {
     assert_non_null(strstr(first, "call reg_mr 2: errno ENOMEM (line 5)\n"));
 }
 
-static void each_call_fails_at_its_chosen_turn(void **state) {
-    (void)state;
+TEST(each_call_fails_at_its_chosen_turn) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(0));
     struct ibv_device **list = soft_get_device_list(NULL);
@@ -286,8 +274,7 @@ static void each_call_fails_at_its_chosen_turn(void **state) {
     sv_close(&e);
 }
 
-static void a_plan_ends_with_the_device(void **state) {
-    (void)state;
+TEST(a_plan_ends_with_the_device) {
     struct sv_end a, b;
     sv_open(&a, SV_OPTIONS(0));
     fault_plan("qp=* send=* status=GENERAL_ERR");
@@ -298,8 +285,7 @@ static void a_plan_ends_with_the_device(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void the_environment_brings_a_plan(void **state) {
-    (void)state;
+TEST(the_environment_brings_a_plan) {
     struct sv_end a, b;
     setenv("SLUICE_SOFT_FAULTS", "qp=1 send=1 status=LOC_LEN_ERR", 1);
     sv_pair(&a, SV_OPTIONS(0), &b, SV_OPTIONS(0));
@@ -331,8 +317,7 @@ static void bad_environment(int fd) {
     }
 }
 
-static void a_bad_plan_in_the_environment_is_reported_once_and_ignored(void **state) {
-    (void)state;
+TEST(a_bad_plan_in_the_environment_is_reported_once_and_ignored) {
     FAULT_NO_FORK();
     struct sv_child child = sv_fork(bad_environment);
     char text[1024];
@@ -347,36 +332,10 @@ static void a_bad_plan_in_the_environment_is_reported_once_and_ignored(void **st
 }
 
 /* The last one: of all those before it nothing goes on. */
-static void no_thread_is_left_behind(void **state) {
-    (void)state;
+TEST(no_thread_is_left_behind) {
     skip_emulated("HAS THREADS OF ITS OWN");
 #ifdef SANITIZE_THREAD
     skip(); /* which has a thread of its own */
 #endif
     assert_int_equal(sv_threads(), 1);
-}
-
-int main(void) {
-#define PAIRED(fn) cmocka_unit_test_setup_teardown(fn, both_open, both_closed)
-    const struct CMUnitTest tests[] = {
-        PAIRED(a_chosen_send_ends_with_the_chosen_status),
-        PAIRED(a_queue_pair_can_be_named_by_its_number),
-        PAIRED(a_delayed_send_arrives_late_and_in_order),
-        cmocka_unit_test(a_delayed_send_goes_out_while_the_sender_sleeps),
-        cmocka_unit_test(a_lost_send_exhausts_its_retries_after_timeout_times_retries),
-        cmocka_unit_test(fewer_losses_than_retries_only_cost_time),
-        cmocka_unit_test(an_rnr_burst_ends_a_sender_with_fewer_retries),
-        cmocka_unit_test(an_rnr_burst_shorter_than_the_retries_passes),
-        PAIRED(a_chosen_receive_ends_with_the_chosen_status),
-        cmocka_unit_test(a_delayed_receive_wakes_a_sleeping_receiver),
-        PAIRED(one_sided_operations_count_as_sends),
-        PAIRED(clearing_the_plan_lets_go_what_it_held),
-        cmocka_unit_test(the_same_plan_makes_the_same_decisions_again),
-        cmocka_unit_test(each_call_fails_at_its_chosen_turn),
-        cmocka_unit_test(a_plan_ends_with_the_device),
-        cmocka_unit_test(the_environment_brings_a_plan),
-        cmocka_unit_test(a_bad_plan_in_the_environment_is_reported_once_and_ignored),
-        cmocka_unit_test(no_thread_is_left_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,8 +50,7 @@ static void assert_all(const uint8_t *at, size_t bytes) {
             assert_int_equal(iwarp_crc32c_by(way, 0, at, bytes), right);
 }
 
-static void all_ways_agree_at_every_alignment_and_length(void **state) {
-    (void)state;
+TEST(all_ways_agree_at_every_alignment_and_length) {
     static uint8_t bytes[ALIGNMENTS + LONG];
     pattern_fill(bytes, 0, sizeof bytes, 7);
     for (unsigned from = 0; from < ALIGNMENTS; from++)
@@ -61,8 +60,7 @@ static void all_ways_agree_at_every_alignment_and_length(void **state) {
         assert_all(bytes + n % ALIGNMENTS, n);
 }
 
-static void the_value_of_pieces_is_that_of_the_whole(void **state) {
-    (void)state;
+TEST(the_value_of_pieces_is_that_of_the_whole) {
     static uint8_t bytes[LONG];
     pattern_fill(bytes, 0, sizeof bytes, 11);
     uint32_t right = iwarp_crc32c(0, bytes, sizeof bytes);
@@ -76,8 +74,7 @@ static void the_value_of_pieces_is_that_of_the_whole(void **state) {
         }
 }
 
-static void every_changed_bit_changes_the_value(void **state) {
-    (void)state;
+TEST(every_changed_bit_changes_the_value) {
     uint8_t bytes[64];
     pattern_fill(bytes, 0, sizeof bytes, 3);
     uint32_t right = iwarp_crc32c(0, bytes, sizeof bytes);
@@ -105,8 +102,7 @@ static uint64_t shortest_ns(enum iwarp_crc_way way) {
 }
 
 /* Where the CPU is emulated too, whose instruction may be the slower way. */
-static void no_way_is_much_faster_than_the_one_taken(void **state) {
-    (void)state;
+TEST(no_way_is_much_faster_than_the_one_taken) {
     uint64_t taken = shortest_ns(iwarp_crc32c_way());
     for (int way = IWARP_CRC_TABLE; way < IWARP_CRC_WAYS; way++) {
         if (!iwarp_crc32c_has(way))
@@ -121,39 +117,29 @@ static void no_way_is_much_faster_than_the_one_taken(void **state) {
     ROW(a_known_value_comes_out__##name, a_known_value_comes_out, known, text, sizeof text - 1,    \
         __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        KNOWN(nothing, "", {0, 0, 0, 0}),
-        KNOWN(digits, "123456789", {0x83, 0x92, 0x06, 0xe3}),
-        /* RFC 3720, B.4: 32 bytes of zero, and of ones */
-        KNOWN(zeros, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-              {0xaa, 0x36, 0x91, 0x8a}),
-        KNOWN(ones,
-              "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
-              "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
-              {0x43, 0xab, 0xa8, 0x62}),
-        /* A frame of Linux's Soft-iWARP: a SEND of "hello!" with its pad. */
-        KNOWN(send,
-              "\x00\x18\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0hello!\0"
-              "\0",
-              {0xa0, 0x0a, 0xcd, 0x2d}),
-        /* RFC 5044, figures 5 and 6: frames with a marker in front and inside */
-        KNOWN(rfc5044_figure_5,
-              "\0\0\0\0\x00\x2a\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0"
-              "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-              {0x52, 0x23, 0x99, 0x83}),
-        KNOWN(rfc5044_figure_6,
-              "\x00\x2a\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x14"
-              "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
-              {0x84, 0x92, 0x58, 0x98}),
-        KNOWN(empty_write,
-              "\x00\x0e\xc1\x40\0\0\0\x01\0\0\0\0\0\0\0"
-              "\0",
-              {0xeb, 0xd3, 0x4c, 0x5f}),
-        cmocka_unit_test(all_ways_agree_at_every_alignment_and_length),
-        cmocka_unit_test(the_value_of_pieces_is_that_of_the_whole),
-        cmocka_unit_test(every_changed_bit_changes_the_value),
-        cmocka_unit_test(no_way_is_much_faster_than_the_one_taken),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(KNOWN(nothing, "", {0, 0, 0, 0}), KNOWN(digits, "123456789", {0x83, 0x92, 0x06, 0xe3}),
+           /* RFC 3720, B.4: 32 bytes of zero, and of ones */
+           KNOWN(zeros, "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                 {0xaa, 0x36, 0x91, 0x8a}),
+           KNOWN(ones,
+                 "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+                 "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+                 {0x43, 0xab, 0xa8, 0x62}),
+           /* A frame of Linux's Soft-iWARP: a SEND of "hello!" with its pad. */
+           KNOWN(send,
+                 "\x00\x18\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0hello!\0"
+                 "\0",
+                 {0xa0, 0x0a, 0xcd, 0x2d}),
+           /* RFC 5044, figures 5 and 6: frames with a marker in front and inside */
+           KNOWN(rfc5044_figure_5,
+                 "\0\0\0\0\x00\x2a\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0"
+                 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                 {0x52, 0x23, 0x99, 0x83}),
+           KNOWN(rfc5044_figure_6,
+                 "\x00\x2a\x41\x43\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x14"
+                 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
+                 {0x84, 0x92, 0x58, 0x98}),
+           KNOWN(empty_write,
+                 "\x00\x0e\xc1\x40\0\0\0\x01\0\0\0\0\0\0\0"
+                 "\0",
+                 {0xeb, 0xd3, 0x4c, 0x5f}));

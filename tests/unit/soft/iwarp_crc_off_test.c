@@ -91,13 +91,8 @@ static void a_changed_byte_is_found(void **state) {
 
 #define PAIRED(name, ...) ROW(name, a_changed_byte_is_found, how, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PAIRED(on_and_on_a_changed_byte_is_found, NULL, NULL, true),
-        PAIRED(a_word_that_is_not_off_is_on, "0", "", true),
-        PAIRED(if_the_listener_asks_it_is_found, "on", "off", true),
-        PAIRED(if_the_dialer_asks_it_is_found, "off", "on", true),
-        PAIRED(off_and_off_it_is_found_by_nobody, "off", "off", false),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(PAIRED(on_and_on_a_changed_byte_is_found, NULL, NULL, true),
+           PAIRED(a_word_that_is_not_off_is_on, "0", "", true),
+           PAIRED(if_the_listener_asks_it_is_found, "on", "off", true),
+           PAIRED(if_the_dialer_asks_it_is_found, "off", "on", true),
+           PAIRED(off_and_off_it_is_found_by_nobody, "off", "off", false));

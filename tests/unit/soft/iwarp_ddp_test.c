@@ -14,8 +14,7 @@
 
 /* ---- frames ---------------------------------------------------------------------------------------------- */
 
-static void a_frame_is_a_multiple_of_four(void **state) {
-    (void)state;
+TEST(a_frame_is_a_multiple_of_four) {
     for (unsigned n = 0; n <= IWARP_SEGMENT_MAX; n++) {
         assert_int_equal(iwarp_fpdu_bytes(n) % 4, 0);
         assert_true(iwarp_pad(n) < 4);
@@ -25,8 +24,7 @@ static void a_frame_is_a_multiple_of_four(void **state) {
     assert_int_equal(iwarp_pad(14), 0); /* an empty WRITE */
 }
 
-static void a_frame_of_the_longest_segment_fits_tcps(void **state) {
-    (void)state;
+TEST(a_frame_of_the_longest_segment_fits_tcps) {
     assert_int_equal(iwarp_mulpdu(1460), 1454);
     assert_int_equal(iwarp_mulpdu(1448), 1442);
     assert_int_equal(iwarp_mulpdu(1463), 1454);
@@ -62,8 +60,7 @@ static void a_header_has_these_bytes(void **state) {
     assert_int_equal(back.mo, h->ddp.mo);
 }
 
-static void reserved_bits_are_not_looked_at(void **state) {
-    (void)state;
+TEST(reserved_bits_are_not_looked_at) {
     uint8_t bytes[IWARP_HEADER_MAX];
     struct iwarp_ddp ddp = {.opcode = IWARP_SEND, .msn = 1}, back;
     iwarp_ddp_put(bytes, &ddp);
@@ -75,8 +72,7 @@ static void reserved_bits_are_not_looked_at(void **state) {
 }
 
 /* All values of the two control bytes and of the low byte of the queue. */
-static void what_is_not_refused_is_a_message_on_its_queue(void **state) {
-    (void)state;
+TEST(what_is_not_refused_is_a_message_on_its_queue) {
     for (unsigned control = 0; control < 0x10000; control++)
         for (unsigned queue = 0; queue < 6; queue++)
             for (unsigned extended = 0; extended < 2; extended++) {
@@ -108,8 +104,7 @@ static void a_header_is_refused(void **state) {
 
 /* ---- payloads -------------------------------------------------------------------------------------------- */
 
-static void a_read_request_has_these_bytes(void **state) {
-    (void)state;
+TEST(a_read_request_has_these_bytes) {
     static const uint8_t bytes[IWARP_READ_BYTES] = {
         0x11, 0x22, 0x33, 0x44, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x00, 0x10,
         0x00, 0x01, 0x55, 0x66, 0x77, 0x88, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8};
@@ -147,8 +142,7 @@ static void an_atomic_request_has_these_bytes(void **state) {
     assert_int_equal(back.compare, a->atomic.compare);
 }
 
-static void an_atomic_with_masks_or_of_another_kind_is_refused(void **state) {
-    (void)state;
+TEST(an_atomic_with_masks_or_of_another_kind_is_refused) {
     static const enum iwarp_atomic_kind kinds[] = {IWARP_FETCH_AND_ADD, IWARP_COMPARE_AND_SWAP};
     for (unsigned k = 0; k < 2; k++) {
         uint8_t bytes[IWARP_ATOMIC_BYTES];
@@ -166,8 +160,7 @@ static void an_atomic_with_masks_or_of_another_kind_is_refused(void **state) {
     }
 }
 
-static void an_atomic_response_has_these_bytes(void **state) {
-    (void)state;
+TEST(an_atomic_response_has_these_bytes) {
     static const uint8_t bytes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     struct iwarp_atomic_response back;
     uint8_t out[IWARP_ATOMIC_RESPONSE_BYTES];
@@ -181,73 +174,56 @@ static void an_atomic_response_has_these_bytes(void **state) {
 #define HEADER(name, ...) ROW(name##_has_these_bytes, a_header_has_these_bytes, header, __VA_ARGS__)
 #define REFUSED(name, ...) ROW(name##_is_refused, a_header_is_refused, refused, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_frame_is_a_multiple_of_four),
-        cmocka_unit_test(a_frame_of_the_longest_segment_fits_tcps),
-        HEADER(send, {.opcode = IWARP_SEND, .last = true, .msn = 1}, 18, {0x41, 0x43, [13] = 1}),
-        HEADER(empty_write, {.opcode = IWARP_WRITE, .last = true, .stag = 1}, 14,
-               {0xc1, 0x40, [5] = 1}),
-        HEADER(
-            write_that_goes_on,
-            {.opcode = IWARP_WRITE, .stag = 0xa1b2c3d4, .offset = 0x1122334455667788}, 14,
-            {0x81, 0x40, 0xa1, 0xb2, 0xc3, 0xd4, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}),
-        HEADER(read_request, {.opcode = IWARP_READ_REQUEST, .last = true, .queue = 1, .msn = 7}, 18,
-               {0x41, 0x41, [9] = 1, [13] = 7}),
-        HEADER(read_response, {.opcode = IWARP_READ_RESPONSE, .last = true, .offset = 5}, 14,
-               {0xc1, 0x42, [13] = 5}),
-        HEADER(
-            solicited_send_that_invalidates,
-            {.opcode = IWARP_SEND_SOLICITED_INVALIDATE,
-             .stag = 0x01020304,
-             .msn = 0xfffffffe,
-             .mo = 0x10203040},
-            18,
-            {0x01, 0x46, 1, 2, 3, 4, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xfe, 0x10, 0x20, 0x30, 0x40}),
-        HEADER(terminate, {.opcode = IWARP_TERMINATE, .last = true, .queue = 2, .msn = 1}, 18,
-               {0x41, 0x47, [9] = 2, [13] = 1}),
-        HEADER(immediate, {.opcode = IWARP_IMMEDIATE, .last = true, .msn = 2}, 18,
-               {0x41, 0x48, [13] = 2}),
-        HEADER(send_with_immediate,
-               {.opcode = IWARP_SEND_IMMEDIATE, .last = true, .stag = 0x01020304, .msn = 2}, 18,
-               {0x41, 0x4c, 1, 2, 3, 4, [13] = 2}),
-        HEADER(atomic_request, {.opcode = IWARP_ATOMIC_REQUEST, .last = true, .queue = 1, .msn = 3},
-               18, {0x41, 0x4a, [9] = 1, [13] = 3}),
-        HEADER(atomic_response,
-               {.opcode = IWARP_ATOMIC_RESPONSE, .last = true, .queue = 3, .msn = 1}, 18,
-               {0x41, 0x4b, [9] = 3, [13] = 1}),
-        cmocka_unit_test(reserved_bits_are_not_looked_at),
-        cmocka_unit_test(what_is_not_refused_is_a_message_on_its_queue),
-        REFUSED(an_untagged_segment_of_another_ddp, IWARP_UNTAGGED_VERSION, {0x42, 0x43, [13] = 1},
-                0),
-        REFUSED(a_tagged_segment_of_another_ddp, IWARP_TAGGED_VERSION, {0xc0, 0x40}, 0),
-        REFUSED(another_rdmap, IWARP_OPERATION_VERSION, {0x41, 0x83, [13] = 1}, 0),
-        REFUSED(an_opcode_that_does_not_exist, IWARP_OPERATION_OPCODE, {0x41, 0x4e, [13] = 1}, 1),
-        REFUSED(a_send_with_immediate_data_without_an_agreement, IWARP_OPERATION_OPCODE,
-                {0x41, 0x4c, [13] = 1}, 0),
-        REFUSED(immediate_data_without_an_agreement, IWARP_OPERATION_OPCODE, {0x41, 0x48, [13] = 1},
-                0),
-        REFUSED(an_atomic_without_an_agreement, IWARP_OPERATION_OPCODE,
-                {0x41, 0x4a, [9] = 1, [13] = 1}, 0),
-        REFUSED(a_tagged_send, IWARP_OPERATION_OPCODE, {0xc1, 0x43}, 0),
-        REFUSED(an_untagged_write, IWARP_OPERATION_OPCODE, {0x41, 0x40, [13] = 1}, 0),
-        REFUSED(a_send_on_the_queue_of_requests, IWARP_UNTAGGED_QUEUE,
-                {0x41, 0x43, [9] = 1, [13] = 1}, 0),
-        REFUSED(a_queue_that_does_not_exist, IWARP_UNTAGGED_QUEUE, {0x41, 0x43, [6] = 1, [13] = 1},
-                0),
-        cmocka_unit_test(a_read_request_has_these_bytes),
-        ROW(fetch_and_add_has_these_bytes, an_atomic_request_has_these_bytes, atomic,
-            {IWARP_FETCH_AND_ADD, 0x01020304, 0x05060708, 0x1112131415161718, 5, 0},
-            {0,        0,           0,    0,    1,    2,    3,    4,    5,    6,
-             7,        8,           0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
-             [27] = 5, [44] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
-        ROW(compare_and_swap_has_these_bytes, an_atomic_request_has_these_bytes, atomic,
-            {IWARP_COMPARE_AND_SWAP, 9, 8, 16, 5, 6},
-            {[3] = 2, [7] = 9, [11] = 8, [19] = 16, [27] = 5, [28] = 0xff, 0xff,        0xff,
-             0xff,    0xff,    0xff,     0xff,      0xff,     [43] = 6,    [44] = 0xff, 0xff,
-             0xff,    0xff,    0xff,     0xff,      0xff,     0xff}),
-        cmocka_unit_test(an_atomic_with_masks_or_of_another_kind_is_refused),
-        cmocka_unit_test(an_atomic_response_has_these_bytes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(
+    HEADER(send, {.opcode = IWARP_SEND, .last = true, .msn = 1}, 18, {0x41, 0x43, [13] = 1}),
+    HEADER(empty_write, {.opcode = IWARP_WRITE, .last = true, .stag = 1}, 14,
+           {0xc1, 0x40, [5] = 1}),
+    HEADER(write_that_goes_on,
+           {.opcode = IWARP_WRITE, .stag = 0xa1b2c3d4, .offset = 0x1122334455667788}, 14,
+           {0x81, 0x40, 0xa1, 0xb2, 0xc3, 0xd4, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}),
+    HEADER(read_request, {.opcode = IWARP_READ_REQUEST, .last = true, .queue = 1, .msn = 7}, 18,
+           {0x41, 0x41, [9] = 1, [13] = 7}),
+    HEADER(read_response, {.opcode = IWARP_READ_RESPONSE, .last = true, .offset = 5}, 14,
+           {0xc1, 0x42, [13] = 5}),
+    HEADER(solicited_send_that_invalidates,
+           {.opcode = IWARP_SEND_SOLICITED_INVALIDATE,
+            .stag = 0x01020304,
+            .msn = 0xfffffffe,
+            .mo = 0x10203040},
+           18,
+           {0x01, 0x46, 1, 2, 3, 4, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xfe, 0x10, 0x20, 0x30, 0x40}),
+    HEADER(terminate, {.opcode = IWARP_TERMINATE, .last = true, .queue = 2, .msn = 1}, 18,
+           {0x41, 0x47, [9] = 2, [13] = 1}),
+    HEADER(immediate, {.opcode = IWARP_IMMEDIATE, .last = true, .msn = 2}, 18,
+           {0x41, 0x48, [13] = 2}),
+    HEADER(send_with_immediate,
+           {.opcode = IWARP_SEND_IMMEDIATE, .last = true, .stag = 0x01020304, .msn = 2}, 18,
+           {0x41, 0x4c, 1, 2, 3, 4, [13] = 2}),
+    HEADER(atomic_request, {.opcode = IWARP_ATOMIC_REQUEST, .last = true, .queue = 1, .msn = 3}, 18,
+           {0x41, 0x4a, [9] = 1, [13] = 3}),
+    HEADER(atomic_response, {.opcode = IWARP_ATOMIC_RESPONSE, .last = true, .queue = 3, .msn = 1},
+           18, {0x41, 0x4b, [9] = 3, [13] = 1}),
+    REFUSED(an_untagged_segment_of_another_ddp, IWARP_UNTAGGED_VERSION, {0x42, 0x43, [13] = 1}, 0),
+    REFUSED(a_tagged_segment_of_another_ddp, IWARP_TAGGED_VERSION, {0xc0, 0x40}, 0),
+    REFUSED(another_rdmap, IWARP_OPERATION_VERSION, {0x41, 0x83, [13] = 1}, 0),
+    REFUSED(an_opcode_that_does_not_exist, IWARP_OPERATION_OPCODE, {0x41, 0x4e, [13] = 1}, 1),
+    REFUSED(a_send_with_immediate_data_without_an_agreement, IWARP_OPERATION_OPCODE,
+            {0x41, 0x4c, [13] = 1}, 0),
+    REFUSED(immediate_data_without_an_agreement, IWARP_OPERATION_OPCODE, {0x41, 0x48, [13] = 1}, 0),
+    REFUSED(an_atomic_without_an_agreement, IWARP_OPERATION_OPCODE, {0x41, 0x4a, [9] = 1, [13] = 1},
+            0),
+    REFUSED(a_tagged_send, IWARP_OPERATION_OPCODE, {0xc1, 0x43}, 0),
+    REFUSED(an_untagged_write, IWARP_OPERATION_OPCODE, {0x41, 0x40, [13] = 1}, 0),
+    REFUSED(a_send_on_the_queue_of_requests, IWARP_UNTAGGED_QUEUE, {0x41, 0x43, [9] = 1, [13] = 1},
+            0),
+    REFUSED(a_queue_that_does_not_exist, IWARP_UNTAGGED_QUEUE, {0x41, 0x43, [6] = 1, [13] = 1}, 0),
+    ROW(fetch_and_add_has_these_bytes, an_atomic_request_has_these_bytes, atomic,
+        {IWARP_FETCH_AND_ADD, 0x01020304, 0x05060708, 0x1112131415161718, 5, 0},
+        {0,        0,           0,    0,    1,    2,    3,    4,    5,    6,
+         7,        8,           0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18,
+         [27] = 5, [44] = 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}),
+    ROW(compare_and_swap_has_these_bytes, an_atomic_request_has_these_bytes, atomic,
+        {IWARP_COMPARE_AND_SWAP, 9, 8, 16, 5, 6},
+        {[3] = 2, [7] = 9, [11] = 8, [19] = 16, [27] = 5, [28] = 0xff, 0xff,        0xff,
+         0xff,    0xff,    0xff,     0xff,      0xff,     [43] = 6,    [44] = 0xff, 0xff,
+         0xff,    0xff,    0xff,     0xff,      0xff,     0xff}));

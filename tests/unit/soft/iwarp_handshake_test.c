@@ -82,8 +82,7 @@ static void a_handshake_has_these_bytes(void **state) {
     }
 }
 
-static void data_that_is_too_long_is_not_written(void **state) {
-    (void)state;
+TEST(data_that_is_too_long_is_not_written) {
     static const uint8_t data[IWARP_PRIVATE_MAX + 1];
     uint8_t out[IWARP_HANDSHAKE_MAX];
     struct iwarp_handshake h = {
@@ -120,8 +119,7 @@ static void it_is_parsed_so(void **state) {
         assert_true(iwarp_handshake_wants(&p) > 0);
 }
 
-static void in_revision_1_the_bit_of_revision_2_is_not_looked_at(void **state) {
-    (void)state;
+TEST(in_revision_1_the_bit_of_revision_2_is_not_looked_at) {
     static const uint8_t in[] = REQUEST "\x50\x01\x00\x03"
                                         "abc";
     struct iwarp_handshake_parser p;
@@ -133,8 +131,7 @@ static void in_revision_1_the_bit_of_revision_2_is_not_looked_at(void **state) {
     assert_memory_equal(h.data, "abc", 3);
 }
 
-static void it_says_how_many_bytes_it_still_wants(void **state) {
-    (void)state;
+TEST(it_says_how_many_bytes_it_still_wants) {
     static const uint8_t in[] = REQUEST "\x50\x02\x00\x06\x80\x10\xc0\x08xy";
     struct iwarp_handshake_parser p;
     struct iwarp_handshake h;
@@ -210,8 +207,7 @@ static void a_dialer_concludes(void **state) {
 }
 
 /* Two ends of this device: whatever they offer, they hold to the same. */
-static void two_ends_agree(void **state) {
-    (void)state;
+TEST(two_ends_agree) {
     for (unsigned bits = 0; bits < 64; bits++)
         for (unsigned depths = 0; depths < 256; depths++) {
             struct iwarp_offer dialer = {bits & 1,   bits & 2,        bits & 4,
@@ -235,8 +231,7 @@ static void two_ends_agree(void **state) {
 }
 
 /* Soft-iWARP's listener echoes the reserved bits, and strict ones send none. */
-static void nobody_else_grants_what_is_ours_alone(void **state) {
-    (void)state;
+TEST(nobody_else_grants_what_is_ours_alone) {
     static const uint8_t echoed[] = {0x00, 0x01, 0x03, 0x0f, 0x09};
     for (unsigned i = 0; i <= sizeof echoed; i++) {
         uint8_t in[] = REPLY "\x10\x02\x00\x04\x00\x10\x00\x10";
@@ -249,8 +244,7 @@ static void nobody_else_grants_what_is_ours_alone(void **state) {
     }
 }
 
-static void a_refusal_is_understood(void **state) {
-    (void)state;
+TEST(a_refusal_is_understood) {
     for (unsigned enhanced = 0; enhanced < 2; enhanced++) {
         struct iwarp_offer own = {.depth_max = 16};
         struct iwarp_handshake request = iwarp_handshake_request(&own, NULL, 0);
@@ -278,150 +272,126 @@ static void a_refusal_is_understood(void **state) {
 #define CONCLUDED(name, ...) ROW(a_dialer__##name, a_dialer_concludes, concluded, __VA_ARGS__)
 #define NONE IWARP_DEPTH_NONE
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        WRITTEN(ours, "hi", REQUEST "\x50\x02\x00\x06\x80\x10\xc0\x08hi", .revision = 2,
-                .crc = true, .enhanced = true, .peer_to_peer = true, .rtr_write = true,
-                .rtr_read = true, .ird = 16, .ord = 8),
-        WRITTEN(ours_to_our_own, "", REQUEST "\x51\x02\x00\x04\x00\x10\x00\x08", .revision = 2,
-                .crc = true, .enhanced = true, .ird = 16, .ord = 8, .extended = true),
-        WRITTEN(a_reply_to_our_own, "", REPLY "\x52\x02\x00\x04\xc0\x00\x40\x08", .reply = true,
-                .revision = 2, .crc = true, .enhanced = true, .peer_to_peer = true,
-                .rtr_send = true, .rtr_read = true, .ird = 0, .ord = 8, .extended = true),
-        WRITTEN(soft_iwarps_request, "", REQUEST "\x10\x02\x00\x04\x00\x80\x00\x01", .revision = 2,
-                .enhanced = true, .ird = 128, .ord = 1),
-        WRITTEN(revision_1, "abc",
-                REQUEST "\x40\x01\x00\x03"
-                        "abc",
-                .revision = 1, .crc = true, .ird = NONE, .ord = NONE),
-        WRITTEN(a_rejection, "no", REPLY "\x30\x02\x00\x06\x00\x00\x00\x00no", .reply = true,
-                .revision = 2, .reject = true, .enhanced = true),
-        WRITTEN(a_demand_for_markers, "", REQUEST "\x80\x01\x00\x00", .revision = 1,
-                .markers = true, .ird = NONE, .ord = NONE),
-        cmocka_unit_test(data_that_is_too_long_is_not_written),
-        PARSED(the_longest_there_may_be_is_taken, false, REQUEST "\x10\x02\x02\x00", 512,
-               IWARP_PARSED_DONE, 0),
-        PARSED(a_byte_more_is_bad_before_any_of_it_comes, false, REQUEST "\x10\x02\x02\x01", 0,
-               IWARP_PARSED_BAD, 20),
-        PARSED(the_greatest_length_is_bad, false, REQUEST "\x10\x02\xff\xff", 1000,
-               IWARP_PARSED_BAD, 20),
-        PARSED(another_protocol_is_bad_at_its_first_byte, false, "GET / HTTP/1.1\r\n", 0,
-               IWARP_PARSED_BAD, 1),
-        PARSED(a_reply_is_no_request, false, REPLY "\x10\x02\x00\x00", 4, IWARP_PARSED_BAD, 10),
-        PARSED(a_request_is_no_reply, true, REQUEST "\x10\x02\x00\x00", 4, IWARP_PARSED_BAD, 10),
-        PARSED(the_last_byte_of_the_key_counts, false, "MPA ID Req Frams\x10\x02\x00\x00", 0,
-               IWARP_PARSED_BAD, 16),
-        PARSED(revision_0_is_bad, false, REQUEST "\x00\x00\x00\x00", 0, IWARP_PARSED_BAD, 18),
-        PARSED(revision_3_is_bad, false, REQUEST "\x10\x03\x00\x04", 4, IWARP_PARSED_BAD, 18),
-        PARSED(enhanced_without_depths_is_bad, false, REQUEST "\x10\x02\x00\x03", 3,
-               IWARP_PARSED_BAD, 20),
-        PARSED(soft_iwarps_rejection_has_nothing_behind_it, true, REPLY "\x30\x02\x00\x00", 0,
-               IWARP_PARSED_DONE, 0),
-        PARSED(a_request_is_no_rejection, false, REQUEST "\x30\x02\x00\x00", 0, IWARP_PARSED_BAD,
-               20),
-        PARSED(a_part_wants_more, false, REQUEST "\x10\x02\x00\x04\x00\x10", 1, IWARP_PARSED_MORE,
-               0),
-        PARSED(reserved_bits_are_not_looked_at, false, REQUEST "\x1e\x02\x00\x04\x00\x10\x00\x10",
-               0, IWARP_PARSED_DONE, 0),
-        cmocka_unit_test(it_says_how_many_bytes_it_still_wants),
-        cmocka_unit_test(in_revision_1_the_bit_of_revision_2_is_not_looked_at),
+TEST_CASES(
+    WRITTEN(ours, "hi", REQUEST "\x50\x02\x00\x06\x80\x10\xc0\x08hi", .revision = 2, .crc = true,
+            .enhanced = true, .peer_to_peer = true, .rtr_write = true, .rtr_read = true, .ird = 16,
+            .ord = 8),
+    WRITTEN(ours_to_our_own, "", REQUEST "\x51\x02\x00\x04\x00\x10\x00\x08", .revision = 2,
+            .crc = true, .enhanced = true, .ird = 16, .ord = 8, .extended = true),
+    WRITTEN(a_reply_to_our_own, "", REPLY "\x52\x02\x00\x04\xc0\x00\x40\x08", .reply = true,
+            .revision = 2, .crc = true, .enhanced = true, .peer_to_peer = true, .rtr_send = true,
+            .rtr_read = true, .ird = 0, .ord = 8, .extended = true),
+    WRITTEN(soft_iwarps_request, "", REQUEST "\x10\x02\x00\x04\x00\x80\x00\x01", .revision = 2,
+            .enhanced = true, .ird = 128, .ord = 1),
+    WRITTEN(revision_1, "abc",
+            REQUEST "\x40\x01\x00\x03"
+                    "abc",
+            .revision = 1, .crc = true, .ird = NONE, .ord = NONE),
+    WRITTEN(a_rejection, "no", REPLY "\x30\x02\x00\x06\x00\x00\x00\x00no", .reply = true,
+            .revision = 2, .reject = true, .enhanced = true),
+    WRITTEN(a_demand_for_markers, "", REQUEST "\x80\x01\x00\x00", .revision = 1, .markers = true,
+            .ird = NONE, .ord = NONE),
+    PARSED(the_longest_there_may_be_is_taken, false, REQUEST "\x10\x02\x02\x00", 512,
+           IWARP_PARSED_DONE, 0),
+    PARSED(a_byte_more_is_bad_before_any_of_it_comes, false, REQUEST "\x10\x02\x02\x01", 0,
+           IWARP_PARSED_BAD, 20),
+    PARSED(the_greatest_length_is_bad, false, REQUEST "\x10\x02\xff\xff", 1000, IWARP_PARSED_BAD,
+           20),
+    PARSED(another_protocol_is_bad_at_its_first_byte, false, "GET / HTTP/1.1\r\n", 0,
+           IWARP_PARSED_BAD, 1),
+    PARSED(a_reply_is_no_request, false, REPLY "\x10\x02\x00\x00", 4, IWARP_PARSED_BAD, 10),
+    PARSED(a_request_is_no_reply, true, REQUEST "\x10\x02\x00\x00", 4, IWARP_PARSED_BAD, 10),
+    PARSED(the_last_byte_of_the_key_counts, false, "MPA ID Req Frams\x10\x02\x00\x00", 0,
+           IWARP_PARSED_BAD, 16),
+    PARSED(revision_0_is_bad, false, REQUEST "\x00\x00\x00\x00", 0, IWARP_PARSED_BAD, 18),
+    PARSED(revision_3_is_bad, false, REQUEST "\x10\x03\x00\x04", 4, IWARP_PARSED_BAD, 18),
+    PARSED(enhanced_without_depths_is_bad, false, REQUEST "\x10\x02\x00\x03", 3, IWARP_PARSED_BAD,
+           20),
+    PARSED(soft_iwarps_rejection_has_nothing_behind_it, true, REPLY "\x30\x02\x00\x00", 0,
+           IWARP_PARSED_DONE, 0),
+    PARSED(a_request_is_no_rejection, false, REQUEST "\x30\x02\x00\x00", 0, IWARP_PARSED_BAD, 20),
+    PARSED(a_part_wants_more, false, REQUEST "\x10\x02\x00\x04\x00\x10", 1, IWARP_PARSED_MORE, 0),
+    PARSED(reserved_bits_are_not_looked_at, false, REQUEST "\x1e\x02\x00\x04\x00\x10\x00\x10", 0,
+           IWARP_PARSED_DONE, 0),
 
-        ANSWERED(answers_in_kind, {.ird = 4, .ord = 4, .depth_max = 16},
-                 {.revision = 1, .crc = true, .ird = NONE, .ord = NONE}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 1, .crc = true, .ird = 4, .ord = 4}, 0, 0),
-        ANSWERED(uses_check_values_if_it_wants_them_itself, {.crc = true},
-                 {.revision = 2, .enhanced = true}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 2, .crc = true}, 0, 0),
-        ANSWERED(raises_what_it_serves_to_what_is_asked, {.ird = 2, .ord = 2, .depth_max = 16},
-                 {.revision = 2, .enhanced = true, .ird = 1, .ord = 8}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 2, .ird = 8, .ord = 1}, 8, 1),
-        ANSWERED(raises_no_further_than_it_can, {.ird = 2, .ord = 200, .depth_max = 16},
-                 {.revision = 2, .enhanced = true, .ird = 100, .ord = 100}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 2, .ird = 16, .ord = 100}, 16, 100),
-        ANSWERED(clamps_what_is_not_negotiated_to_its_own, {.ird = 2, .ord = 3, .depth_max = 16},
-                 {.revision = 2, .enhanced = true, .ird = NONE, .ord = NONE}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 2, .ird = 2, .ord = 3}, 2, 3),
-        ANSWERED(prefers_a_write_as_rtr, {0},
-                 {.revision = 2,
-                  .enhanced = true,
-                  .peer_to_peer = true,
-                  .rtr_send = true,
-                  .rtr_write = true,
-                  .rtr_read = true},
-                 IWARP_VERDICT_ACCEPT,
-                 {.revision = 2, .peer_to_peer = true, .rtr = IWARP_RTR_WRITE}, 0, 0),
-        ANSWERED(takes_a_read_as_rtr, {0},
-                 {.revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_read = true},
-                 IWARP_VERDICT_ACCEPT, {.revision = 2, .peer_to_peer = true, .rtr = IWARP_RTR_READ},
-                 0, 0),
-        ANSWERED(rejects_a_send_as_rtr, {0},
-                 {.revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_send = true},
-                 IWARP_VERDICT_REJECT, {0}, 0, 0),
-        ANSWERED(rejects_markers, {0}, {.revision = 2, .enhanced = true, .markers = true},
-                 IWARP_VERDICT_REJECT, {0}, 0, 0),
-        ANSWERED(grants_to_its_own_what_both_have, {.extended = true},
-                 {.revision = 2, .enhanced = true, .extended = true}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 2, .extended = true}, 0, 0),
-        ANSWERED(grants_nothing_it_has_not, {0},
-                 {.revision = 2, .enhanced = true, .extended = true}, IWARP_VERDICT_ACCEPT,
-                 {.revision = 2}, 0, 0),
+    ANSWERED(answers_in_kind, {.ird = 4, .ord = 4, .depth_max = 16},
+             {.revision = 1, .crc = true, .ird = NONE, .ord = NONE}, IWARP_VERDICT_ACCEPT,
+             {.revision = 1, .crc = true, .ird = 4, .ord = 4}, 0, 0),
+    ANSWERED(uses_check_values_if_it_wants_them_itself, {.crc = true},
+             {.revision = 2, .enhanced = true}, IWARP_VERDICT_ACCEPT, {.revision = 2, .crc = true},
+             0, 0),
+    ANSWERED(raises_what_it_serves_to_what_is_asked, {.ird = 2, .ord = 2, .depth_max = 16},
+             {.revision = 2, .enhanced = true, .ird = 1, .ord = 8}, IWARP_VERDICT_ACCEPT,
+             {.revision = 2, .ird = 8, .ord = 1}, 8, 1),
+    ANSWERED(raises_no_further_than_it_can, {.ird = 2, .ord = 200, .depth_max = 16},
+             {.revision = 2, .enhanced = true, .ird = 100, .ord = 100}, IWARP_VERDICT_ACCEPT,
+             {.revision = 2, .ird = 16, .ord = 100}, 16, 100),
+    ANSWERED(clamps_what_is_not_negotiated_to_its_own, {.ird = 2, .ord = 3, .depth_max = 16},
+             {.revision = 2, .enhanced = true, .ird = NONE, .ord = NONE}, IWARP_VERDICT_ACCEPT,
+             {.revision = 2, .ird = 2, .ord = 3}, 2, 3),
+    ANSWERED(prefers_a_write_as_rtr, {0},
+             {.revision = 2,
+              .enhanced = true,
+              .peer_to_peer = true,
+              .rtr_send = true,
+              .rtr_write = true,
+              .rtr_read = true},
+             IWARP_VERDICT_ACCEPT, {.revision = 2, .peer_to_peer = true, .rtr = IWARP_RTR_WRITE}, 0,
+             0),
+    ANSWERED(takes_a_read_as_rtr, {0},
+             {.revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_read = true},
+             IWARP_VERDICT_ACCEPT, {.revision = 2, .peer_to_peer = true, .rtr = IWARP_RTR_READ}, 0,
+             0),
+    ANSWERED(rejects_a_send_as_rtr, {0},
+             {.revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_send = true},
+             IWARP_VERDICT_REJECT, {0}, 0, 0),
+    ANSWERED(rejects_markers, {0}, {.revision = 2, .enhanced = true, .markers = true},
+             IWARP_VERDICT_REJECT, {0}, 0, 0),
+    ANSWERED(grants_to_its_own_what_both_have, {.extended = true},
+             {.revision = 2, .enhanced = true, .extended = true}, IWARP_VERDICT_ACCEPT,
+             {.revision = 2, .extended = true}, 0, 0),
+    ANSWERED(grants_nothing_it_has_not, {0}, {.revision = 2, .enhanced = true, .extended = true},
+             IWARP_VERDICT_ACCEPT, {.revision = 2}, 0, 0),
 
-        CONCLUDED(uses_check_values_that_soft_iwarp_does_not_ask_for,
-                  {.crc = true, .ird = 4, .ord = 4, .depth_max = 16},
-                  {.reply = true, .revision = 2, .enhanced = true, .crc = true, .ird = 4, .ord = 4},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE,
-                  {.revision = 2, .crc = true, .ird = 4, .ord = 4}),
-        CONCLUDED(uses_them_if_the_listener_does, {.depth_max = 16},
-                  {.reply = true, .revision = 2, .enhanced = true, .crc = true},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .crc = true}),
-        CONCLUDED(asks_no_more_than_is_served, {.ird = 4, .ord = 8, .depth_max = 16},
-                  {.reply = true, .revision = 2, .enhanced = true, .ird = 3, .ord = 2},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .ird = 4, .ord = 3}),
-        CONCLUDED(serves_what_is_asked_up_to_what_it_can, {.ird = 4, .ord = 8, .depth_max = 16},
-                  {.reply = true, .revision = 2, .enhanced = true, .ird = 8, .ord = 16},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .ird = 16, .ord = 8}),
-        CONCLUDED(terminates_what_asks_more, {.ird = 4, .ord = 8, .depth_max = 16},
-                  {.reply = true, .revision = 2, .enhanced = true, .ird = 8, .ord = 17},
-                  IWARP_VERDICT_TERMINATE, IWARP_MPA_IRD, {0}),
-        CONCLUDED(keeps_its_own_depths_where_none_are_negotiated,
-                  {.ird = 4, .ord = 8, .depth_max = 16},
-                  {.reply = true, .revision = 2, .enhanced = true, .ird = NONE, .ord = NONE},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .ird = 4, .ord = 8}),
-        CONCLUDED(terminates_what_names_no_rtr_that_it_offered, {.peer_to_peer = true},
-                  {.reply = true,
-                   .revision = 2,
-                   .enhanced = true,
-                   .peer_to_peer = true,
-                   .rtr_send = true},
-                  IWARP_VERDICT_TERMINATE, IWARP_MPA_RTR, {0}),
-        CONCLUDED(takes_the_read_that_the_listener_chose, {.peer_to_peer = true},
-                  {.reply = true,
-                   .revision = 2,
-                   .enhanced = true,
-                   .peer_to_peer = true,
-                   .rtr_read = true},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE,
-                  {.revision = 2, .peer_to_peer = true, .rtr = IWARP_RTR_READ}),
-        CONCLUDED(goes_on_where_the_listener_knows_no_peer_to_peer, {.peer_to_peer = true},
-                  {.reply = true, .revision = 2, .enhanced = true}, IWARP_VERDICT_ACCEPT,
-                  IWARP_FINE, {.revision = 2}),
-        CONCLUDED(ignores_peer_to_peer_it_did_not_ask_for, {0},
-                  {.reply = true,
-                   .revision = 2,
-                   .enhanced = true,
-                   .peer_to_peer = true,
-                   .rtr_write = true},
-                  IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2}),
-        CONCLUDED(closes_for_markers, {0},
-                  {.reply = true, .revision = 2, .enhanced = true, .markers = true},
-                  IWARP_VERDICT_MARKERS, IWARP_FINE, {0}),
-        CONCLUDED(closes_for_a_revision_it_did_not_ask_for, {0}, {.reply = true, .revision = 1},
-                  IWARP_VERDICT_FORM, IWARP_FINE, {0}),
-        CONCLUDED(closes_for_a_form_it_did_not_ask_for, {0}, {.reply = true, .revision = 2},
-                  IWARP_VERDICT_FORM, IWARP_FINE, {0}),
-        cmocka_unit_test(two_ends_agree),
-        cmocka_unit_test(nobody_else_grants_what_is_ours_alone),
-        cmocka_unit_test(a_refusal_is_understood),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+    CONCLUDED(uses_check_values_that_soft_iwarp_does_not_ask_for,
+              {.crc = true, .ird = 4, .ord = 4, .depth_max = 16},
+              {.reply = true, .revision = 2, .enhanced = true, .crc = true, .ird = 4, .ord = 4},
+              IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .crc = true, .ird = 4, .ord = 4}),
+    CONCLUDED(uses_them_if_the_listener_does, {.depth_max = 16},
+              {.reply = true, .revision = 2, .enhanced = true, .crc = true}, IWARP_VERDICT_ACCEPT,
+              IWARP_FINE, {.revision = 2, .crc = true}),
+    CONCLUDED(asks_no_more_than_is_served, {.ird = 4, .ord = 8, .depth_max = 16},
+              {.reply = true, .revision = 2, .enhanced = true, .ird = 3, .ord = 2},
+              IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .ird = 4, .ord = 3}),
+    CONCLUDED(serves_what_is_asked_up_to_what_it_can, {.ird = 4, .ord = 8, .depth_max = 16},
+              {.reply = true, .revision = 2, .enhanced = true, .ird = 8, .ord = 16},
+              IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .ird = 16, .ord = 8}),
+    CONCLUDED(terminates_what_asks_more, {.ird = 4, .ord = 8, .depth_max = 16},
+              {.reply = true, .revision = 2, .enhanced = true, .ird = 8, .ord = 17},
+              IWARP_VERDICT_TERMINATE, IWARP_MPA_IRD, {0}),
+    CONCLUDED(keeps_its_own_depths_where_none_are_negotiated, {.ird = 4, .ord = 8, .depth_max = 16},
+              {.reply = true, .revision = 2, .enhanced = true, .ird = NONE, .ord = NONE},
+              IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2, .ird = 4, .ord = 8}),
+    CONCLUDED(
+        terminates_what_names_no_rtr_that_it_offered, {.peer_to_peer = true},
+        {.reply = true, .revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_send = true},
+        IWARP_VERDICT_TERMINATE, IWARP_MPA_RTR, {0}),
+    CONCLUDED(
+        takes_the_read_that_the_listener_chose, {.peer_to_peer = true},
+        {.reply = true, .revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_read = true},
+        IWARP_VERDICT_ACCEPT, IWARP_FINE,
+        {.revision = 2, .peer_to_peer = true, .rtr = IWARP_RTR_READ}),
+    CONCLUDED(goes_on_where_the_listener_knows_no_peer_to_peer, {.peer_to_peer = true},
+              {.reply = true, .revision = 2, .enhanced = true}, IWARP_VERDICT_ACCEPT, IWARP_FINE,
+              {.revision = 2}),
+    CONCLUDED(
+        ignores_peer_to_peer_it_did_not_ask_for, {0},
+        {.reply = true, .revision = 2, .enhanced = true, .peer_to_peer = true, .rtr_write = true},
+        IWARP_VERDICT_ACCEPT, IWARP_FINE, {.revision = 2}),
+    CONCLUDED(closes_for_markers, {0},
+              {.reply = true, .revision = 2, .enhanced = true, .markers = true},
+              IWARP_VERDICT_MARKERS, IWARP_FINE, {0}),
+    CONCLUDED(closes_for_a_revision_it_did_not_ask_for, {0}, {.reply = true, .revision = 1},
+              IWARP_VERDICT_FORM, IWARP_FINE, {0}),
+    CONCLUDED(closes_for_a_form_it_did_not_ask_for, {0}, {.reply = true, .revision = 2},
+              IWARP_VERDICT_FORM, IWARP_FINE, {0}));

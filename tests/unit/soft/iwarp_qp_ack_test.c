@@ -83,8 +83,7 @@ static void a_request_far_behind_the_last_waits_to_be_acknowledged(void **state)
 }
 
 /* Where nobody waits for any of them, they are acknowledged before there is too much. */
-static void requests_that_complete_unseen_are_acknowledged_in_time(void **state) {
-    (void)state;
+TEST_WITH(open_plain, shut, requests_that_complete_unseen_are_acknowledged_in_time) {
     assert_int_equal(sv_send(&p.e, 1, 0, SEND_BYTES, 0), 0);
     expect_frame(IWARP_SEND, SEND_BYTES);
     come_so_far(5 * GIB);
@@ -109,8 +108,7 @@ static void sends_and_asks(uint64_t wr_id, bool asks) {
 }
 
 /* A round trip that began before it does not hold up what was sent meanwhile; but there are not more of them than a few. */
-static void what_is_sent_later_is_asked_for_before_the_answer(void **state) {
-    (void)state;
+TEST_WITH(open_plain, shut, what_is_sent_later_is_asked_for_before_the_answer) {
     uint64_t sent = 0, done = 0;
     while (sent < SOFT_TCP_ACKS)
         sends_and_asks(sent++, true);
@@ -134,8 +132,7 @@ static void what_is_sent_later_is_asked_for_before_the_answer(void **state) {
 }
 
 /* Its memory would be the application's again, and read by the peer with what is written there next. */
-static void who_acknowledges_what_was_not_sent_frees_nothing(void **state) {
-    (void)state;
+TEST_WITH(open_narrow, shut, who_acknowledges_what_was_not_sent_frees_nothing) {
     for (uint64_t i = 0; i < 2; i++)
         assert_int_equal(sv_send(&p.e, i, 0, 100000, IBV_SEND_SIGNALED), 0);
     const struct soft_qp *qp = soft_qp_of(p.e.qp);
@@ -147,8 +144,7 @@ static void who_acknowledges_what_was_not_sent_frees_nothing(void **state) {
 }
 
 /* Nor who answers a READ that was not sent. */
-static void who_answers_what_was_not_asked_frees_nothing(void **state) {
-    (void)state;
+TEST_WITH(open_narrow, shut, who_answers_what_was_not_asked_frees_nothing) {
     struct ibv_sge sge = {(uintptr_t)p.e.buf + 131072, 8, p.e.mr->lkey};
     struct ibv_send_wr read = {.wr_id = 1,
                                .sg_list = &sge,
@@ -167,20 +163,7 @@ static void who_answers_what_was_not_asked_frees_nothing(void **state) {
     tcp_wait_down(&p.e);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW_WITH(open_plain, shut, 3_gib, a_request_far_behind_the_last_waits_to_be_acknowledged,
-                 far, 3),
-        ROW_WITH(open_plain, shut, 11_gib, a_request_far_behind_the_last_waits_to_be_acknowledged,
-                 far, 11),
-        cmocka_unit_test_setup_teardown(requests_that_complete_unseen_are_acknowledged_in_time,
-                                        open_plain, shut),
-        cmocka_unit_test_setup_teardown(what_is_sent_later_is_asked_for_before_the_answer,
-                                        open_plain, shut),
-        cmocka_unit_test_setup_teardown(who_acknowledges_what_was_not_sent_frees_nothing,
-                                        open_narrow, shut),
-        cmocka_unit_test_setup_teardown(who_answers_what_was_not_asked_frees_nothing, open_narrow,
-                                        shut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW_WITH(open_plain, shut, 3_gib, a_request_far_behind_the_last_waits_to_be_acknowledged,
+                    far, 3),
+           ROW_WITH(open_plain, shut, 11_gib,
+                    a_request_far_behind_the_last_waits_to_be_acknowledged, far, 11));

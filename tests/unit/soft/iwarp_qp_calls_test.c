@@ -111,8 +111,7 @@ static void post_burst(void) {
 }
 
 /* Also those that end with a message of which somebody is told. */
-static void what_is_posted_between_two_polls_goes_together(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, what_is_posted_between_two_polls_goes_together) {
     open_pair();
     with_payload = 0;
     for (unsigned k = 0; k < BURSTS; k++) {
@@ -156,16 +155,14 @@ static void open_counted(void) {
 }
 
 /* As the messages between the last two turns were many, these are likely to be. */
-static void behind_many_messages_the_first_waits_too(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, behind_many_messages_the_first_waits_too) {
     open_counted();
     unsigned alone = 0;
     sv_until((post_and_count(), alone += take_all() == 1, alone >= 20));
 }
 
 /* The peer takes much before it can take this one. */
-static void behind_a_large_message_a_small_one_waits_too(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, behind_a_large_message_a_small_one_waits_too) {
     const struct soft_tcp *tcp;
     unsigned waited = 0;
     struct ibv_send_wr large = {.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE};
@@ -202,8 +199,7 @@ static bool keep_back(void) {
     return kept;
 }
 
-static void what_the_peer_did_not_acknowledge_yet_lets_others_wait(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, what_the_peer_did_not_acknowledge_yet_lets_others_wait) {
     open_counted();
     unsigned kept = 0;
     sv_until((post_and_count(), turn(), kept += keep_back(), (void)take_all(), kept >= 20));
@@ -218,8 +214,7 @@ static uint32_t questions(void) {
 }
 
 /* Behind a message that is acknowledged, and so behind the frame that asked for that. */
-static void a_key_is_taken_back_without_a_question(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, a_key_is_taken_back_without_a_question) {
     open_pair();
     struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
@@ -246,8 +241,7 @@ static void a_key_is_taken_back_without_a_question(void **state) {
 }
 
 /* By the engine: nobody polls the sender's CQs. */
-static void what_is_posted_goes_without_a_poll(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, what_is_posted_goes_without_a_poll) {
     open_pair();
     for (unsigned k = 0; k < 20; k++) {
         post_burst();
@@ -258,8 +252,7 @@ static void what_is_posted_goes_without_a_poll(void **state) {
 }
 
 /* To a peer that is not this device, too, where nothing is said last. */
-static void what_was_posted_goes_before_the_end(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, what_was_posted_goes_before_the_end) {
     tcp_open(&p, &(struct tcp_options){.crc = true});
     post_burst();
     assert_int_equal(sv_to(&p.a, IBV_QPS_ERR), 0);
@@ -274,23 +267,13 @@ static void what_was_posted_goes_before_the_end(void **state) {
     ROW_WITH(NULL, shut, the_answer_to_a_read_takes_few_calls__##name,                             \
              the_answer_to_a_read_takes_few_calls, reads, __VA_ARGS__)
 
+TEST_CASES(READS(of_8_kib, true, 8192, 50, 3), READS(of_64_kib, true, 65536, 50, 4),
+           READS(of_a_mib, true, AREA, 20, 20),
+           READS(of_a_mib_without_check_values, false, AREA, 20, 20),
+           WINDOW(memory_of_the_device, true, true), WINDOW(memory_of_the_program, false, true),
+           WINDOW(memory_that_may_change, true, false));
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        READS(of_8_kib, true, 8192, 50, 3),
-        READS(of_64_kib, true, 65536, 50, 4),
-        READS(of_a_mib, true, AREA, 20, 20),
-        READS(of_a_mib_without_check_values, false, AREA, 20, 20),
-        WINDOW(memory_of_the_device, true, true),
-        WINDOW(memory_of_the_program, false, true),
-        WINDOW(memory_that_may_change, true, false),
-        cmocka_unit_test_teardown(what_is_posted_between_two_polls_goes_together, shut),
-        cmocka_unit_test_teardown(behind_many_messages_the_first_waits_too, shut),
-        cmocka_unit_test_teardown(behind_a_large_message_a_small_one_waits_too, shut),
-        cmocka_unit_test_teardown(what_the_peer_did_not_acknowledge_yet_lets_others_wait, shut),
-        cmocka_unit_test_teardown(a_key_is_taken_back_without_a_question, shut),
-        cmocka_unit_test_teardown(what_is_posted_goes_without_a_poll, shut),
-        cmocka_unit_test_teardown(what_was_posted_goes_before_the_end, shut),
-    };
     socket_call_made = count;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

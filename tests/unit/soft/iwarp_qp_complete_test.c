@@ -29,9 +29,10 @@ static struct ibv_send_wr request(uint64_t wr_id, enum ibv_wr_opcode opcode) {
         .wr.rdma = {.remote_addr = (uintptr_t)p.b.buf + 32768, .rkey = p.open->rkey}};
 }
 
+#define OPEN(name) TEST_WITH(open_pair, shut, name)
+
 /* While the peer's device has not taken it, its sender hears nothing of it. */
-static void a_send_completes_when_it_was_taken(void **state) {
-    (void)state;
+OPEN(a_send_completes_when_it_was_taken) {
     assert_int_equal(tcp_post(&p, request(1, IBV_WR_SEND), 0, 40, 1), 0);
     sv_stays_empty(p.a.scq, p.b.rcq);
     tcp_recv(&p, 7, 4096, 64, 1);
@@ -40,8 +41,7 @@ static void a_send_completes_when_it_was_taken(void **state) {
 }
 
 /* The bytes are there when the WRITE is complete: nobody looks again. */
-static void what_was_written_is_there_when_it_completes(void **state) {
-    (void)state;
+OPEN(what_was_written_is_there_when_it_completes) {
     for (unsigned i = 0; i < 200; i++) {
         sv_fill(p.a.buf, 8000, i);
         assert_int_equal(tcp_post(&p, request(i, IBV_WR_RDMA_WRITE), 0, 8000, 1), 0);
@@ -50,16 +50,14 @@ static void what_was_written_is_there_when_it_completes(void **state) {
     }
 }
 
-static void a_send_that_nobody_took_is_no_success(void **state) {
-    (void)state;
+OPEN(a_send_that_nobody_took_is_no_success) {
     assert_int_equal(tcp_post(&p, request(1, IBV_WR_SEND), 0, 40, 1), 0);
     sv_stays_empty(p.a.scq, p.b.rcq);
     assert_int_equal(sv_to(&p.b, IBV_QPS_ERR), 0);
     tcp_expect(p.a.scq, 1, IBV_WC_RETRY_EXC_ERR);
 }
 
-static void what_was_taken_before_the_end_is_a_success(void **state) {
-    (void)state;
+OPEN(what_was_taken_before_the_end_is_a_success) {
     tcp_recv(&p, 7, 4096, 64, 1);
     assert_int_equal(tcp_post(&p, request(1, IBV_WR_SEND), 0, 40, 1), 0);
     tcp_expect(p.b.rcq, 7, IBV_WC_SUCCESS); /* its acknowledgement may wait for what b says next */
@@ -68,8 +66,7 @@ static void what_was_taken_before_the_end_is_a_success(void **state) {
 }
 
 /* Acknowledgements are no READs: they need no right, and take nothing of the depth that was agreed on. */
-static void it_needs_no_right_and_no_depth(void **state) {
-    (void)state;
+OPEN(it_needs_no_right_and_no_depth) {
     struct ibv_qp_attr attr = {.qp_access_flags = 0};
     assert_int_equal(soft_modify_qp(p.b.qp, &attr, IBV_QP_ACCESS_FLAGS), 0);
     spin_lock(&soft_qp_of(p.b.qp)->lock);
@@ -84,8 +81,7 @@ static void it_needs_no_right_and_no_depth(void **state) {
 }
 
 /* Sixteen READs at a time, as many as there may be, with a SEND between any two. */
-static void it_goes_between_reads_of_the_full_depth(void **state) {
-    (void)state;
+OPEN(it_goes_between_reads_of_the_full_depth) {
     enum { ROUNDS = 30, EACH = 16 };
     sv_fill(p.b.buf + 32768, 512, 3);
     for (unsigned round = 0; round < ROUNDS; round++) {
@@ -104,8 +100,7 @@ static void it_goes_between_reads_of_the_full_depth(void **state) {
 }
 
 /* Sends that nobody is told of are complete with the next one that is. */
-static void one_acknowledgement_is_for_all_before_it(void **state) {
-    (void)state;
+OPEN(one_acknowledgement_is_for_all_before_it) {
     for (unsigned i = 0; i < 20; i++) {
         struct ibv_send_wr wr = request(i, IBV_WR_RDMA_WRITE);
         wr.send_flags = i == 19 ? IBV_SEND_SIGNALED : 0;
@@ -116,8 +111,7 @@ static void one_acknowledgement_is_for_all_before_it(void **state) {
 }
 
 /* What came before it is at the peer, though nobody asked; so the status is not one of those. */
-static void a_refusal_is_told_of_what_was_refused(void **state) {
-    (void)state;
+TEST(a_refusal_is_told_of_what_was_refused) {
     static const struct {
         enum ibv_wr_opcode opcode;
         enum ibv_wc_status status;
@@ -165,8 +159,7 @@ static void until_cold(void) {
 }
 
 /* On a quiet connection, while the engine does not get its turn. */
-static void a_poller_finds_what_came_without_the_engine(void **state) {
-    (void)state;
+OPEN(a_poller_finds_what_came_without_the_engine) {
     struct ibv_wc wc;
     for (unsigned i = 0; i < 5; i++) {
         tcp_recv(&p, i, 4096, 64, 1);
@@ -183,21 +176,4 @@ static void a_poller_finds_what_came_without_the_engine(void **state) {
         assert_int_equal(wc.wr_id, i);
         tcp_expect(p.a.scq, i, IBV_WC_SUCCESS);
     }
-}
-
-#define OPEN(fn) cmocka_unit_test_setup_teardown(fn, open_pair, shut)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        OPEN(a_send_completes_when_it_was_taken),
-        OPEN(what_was_written_is_there_when_it_completes),
-        OPEN(a_send_that_nobody_took_is_no_success),
-        OPEN(what_was_taken_before_the_end_is_a_success),
-        OPEN(it_needs_no_right_and_no_depth),
-        OPEN(it_goes_between_reads_of_the_full_depth),
-        OPEN(one_acknowledgement_is_for_all_before_it),
-        cmocka_unit_test(a_refusal_is_told_of_what_was_refused),
-        OPEN(a_poller_finds_what_came_without_the_engine),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,18 +237,16 @@ static void those_whom_a_crowd_leaves_are_served(void **state) {
 
 #define CROWD(fn, n, buffer) ROW_WITH(open_crowd, shut, fn##__##n, fn, crowd, n, buffer)
 
+TEST_CASES(CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 5, 0),
+           CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 16, 0),
+           CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 40, 0),
+           CROWD(each_of_a_crowd_has_its_turn, 4, 0), CROWD(each_of_a_crowd_has_its_turn, 16, 0),
+           CROWD(each_of_a_crowd_has_its_turn, 40, 0),
+           CROWD(a_crowd_with_full_sockets_goes_on, 16, 4096),
+           CROWD(a_crowd_that_nobody_polls_is_served_by_the_engine, 16, 0),
+           CROWD(those_whom_a_crowd_leaves_are_served, 16, 0));
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 5, 0),
-        CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 16, 0),
-        CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 40, 0),
-        CROWD(each_of_a_crowd_has_its_turn, 4, 0),
-        CROWD(each_of_a_crowd_has_its_turn, 16, 0),
-        CROWD(each_of_a_crowd_has_its_turn, 40, 0),
-        CROWD(a_crowd_with_full_sockets_goes_on, 16, 4096),
-        CROWD(a_crowd_that_nobody_polls_is_served_by_the_engine, 16, 0),
-        CROWD(those_whom_a_crowd_leaves_are_served, 16, 0),
-    };
     socket_call_made = note;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

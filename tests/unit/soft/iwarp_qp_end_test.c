@@ -74,8 +74,9 @@ static void what_the_peer_may_not_ends_both(void **state) {
         assert_int_equal(p.b.buf[i], 0);
 }
 
-static void too_many_reads_are_an_invalid_request(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, shut, name)
+
+WITH(open_plain, too_many_reads_are_an_invalid_request) {
     soft_qp_of(p.b.qp)->attr.max_dest_rd_atomic = 0;
     assert_int_equal(tcp_post(&p, request(3, IBV_WR_RDMA_READ), 0, 64, 1), 0);
     tcp_expect(p.a.scq, 3, IBV_WC_REM_OP_ERR);
@@ -83,8 +84,7 @@ static void too_many_reads_are_an_invalid_request(void **state) {
     both_are_down();
 }
 
-static void a_message_longer_than_its_receive_ends_both(void **state) {
-    (void)state;
+WITH(open_plain, a_message_longer_than_its_receive_ends_both) {
     tcp_recv(&p, 1, 0, 63, 1);
     tcp_recv(&p, 2, 0, 63, 1);
     assert_int_equal(sv_send(&p.a, 3, 0, 64, IBV_SEND_SIGNALED), 0);
@@ -96,8 +96,7 @@ static void a_message_longer_than_its_receive_ends_both(void **state) {
     both_are_down();
 }
 
-static void memory_of_ones_own_that_is_not_good_is_a_protection_error(void **state) {
-    (void)state;
+WITH(open_plain, memory_of_ones_own_that_is_not_good_is_a_protection_error) {
     struct ibv_sge sge = {(uintptr_t)p.b.buf, 64, p.b.mr->lkey + 1};
     struct ibv_recv_wr *bad, wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1};
     assert_int_equal(ibv_post_recv(p.b.qp, &wr, &bad), 0);
@@ -106,8 +105,7 @@ static void memory_of_ones_own_that_is_not_good_is_a_protection_error(void **sta
     both_are_down();
 }
 
-static void a_send_from_memory_that_is_not_good_ends_it(void **state) {
-    (void)state;
+WITH(open_plain, a_send_from_memory_that_is_not_good_ends_it) {
     tcp_recv(&p, 1, 0, 64, 1);
     tcp_recv(&p, 2, 0, 64, 1);
     struct ibv_sge sge = {(uintptr_t)p.a.buf + BYTES - 10, 11, p.a.mr->lkey};
@@ -124,8 +122,7 @@ static void a_send_from_memory_that_is_not_good_ends_it(void **state) {
     both_are_down();
 }
 
-static void without_a_receive_it_ends_when_patience_does(void **state) {
-    (void)state;
+WITH(open_impatient, without_a_receive_it_ends_when_patience_does) {
     assert_int_equal(sv_send(&p.a, 3, 0, 64, IBV_SEND_SIGNALED), 0);
     tcp_expect(p.a.scq, 3, IBV_WC_SUCCESS);
     assert_int_equal(tcp_post(&p, request(4, IBV_WR_RDMA_READ), 0, 64, 1), 0);
@@ -135,8 +132,7 @@ static void without_a_receive_it_ends_when_patience_does(void **state) {
 
 /* ---- by one side's will ---------------------------------------------------------------------------------- */
 
-static void what_one_side_ends_the_other_hears_of(void **state) {
-    (void)state;
+WITH(open_plain, what_one_side_ends_the_other_hears_of) {
     for (unsigned i = 0; i < 3; i++) {
         tcp_recv(&p, i, 0, 64, 1);
         assert_int_equal(sv_recv(&p.a, i, 0, 64), 0);
@@ -154,8 +150,7 @@ static void what_one_side_ends_the_other_hears_of(void **state) {
     tcp_expect(p.b.scq, 4, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void a_destroyed_one_leaves_no_descriptor(void **state) {
-    (void)state;
+WITH(open_plain, a_destroyed_one_leaves_no_descriptor) {
     unsigned before = sv_fds();
     tcp_recv(&p, 1, 0, 64, 1);
     assert_int_equal(soft_destroy_qp(p.a.qp), 0);
@@ -165,8 +160,7 @@ static void a_destroyed_one_leaves_no_descriptor(void **state) {
     sv_until(sv_fds() == before - 2);
 }
 
-static void after_a_reset_another_socket_does(void **state) {
-    (void)state;
+WITH(open_plain, after_a_reset_another_socket_does) {
     int fd[2];
     struct tcp_options o = {.crc = false};
     assert_int_equal(sv_to(&p.a, IBV_QPS_RESET), 0);
@@ -183,26 +177,12 @@ static void after_a_reset_another_socket_does(void **state) {
     tcp_expect(p.a.scq, 3, IBV_WC_SUCCESS);
 }
 
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, shut)
 #define ACCESS(name, ...)                                                                          \
     ROW_WITH(open_plain, shut, name, what_the_peer_may_not_ends_both, access, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ACCESS(a_write_by_no_key, IBV_WR_RDMA_WRITE, .key = 1),
-        ACCESS(a_write_past_the_end, IBV_WR_RDMA_WRITE, .at = BYTES - HALF - 63),
-        ACCESS(a_write_without_the_right, IBV_WR_RDMA_WRITE, .own_key = true),
-        ACCESS(a_read_by_no_key, IBV_WR_RDMA_READ, .key = 1),
-        ACCESS(a_read_past_the_end, IBV_WR_RDMA_READ, .at = BYTES - HALF - 63),
-        ACCESS(a_read_without_the_right, IBV_WR_RDMA_READ, .own_key = true),
-        WITH(open_plain, too_many_reads_are_an_invalid_request),
-        WITH(open_plain, a_message_longer_than_its_receive_ends_both),
-        WITH(open_plain, memory_of_ones_own_that_is_not_good_is_a_protection_error),
-        WITH(open_plain, a_send_from_memory_that_is_not_good_ends_it),
-        WITH(open_impatient, without_a_receive_it_ends_when_patience_does),
-        WITH(open_plain, what_one_side_ends_the_other_hears_of),
-        WITH(open_plain, a_destroyed_one_leaves_no_descriptor),
-        WITH(open_plain, after_a_reset_another_socket_does),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ACCESS(a_write_by_no_key, IBV_WR_RDMA_WRITE, .key = 1),
+           ACCESS(a_write_past_the_end, IBV_WR_RDMA_WRITE, .at = BYTES - HALF - 63),
+           ACCESS(a_write_without_the_right, IBV_WR_RDMA_WRITE, .own_key = true),
+           ACCESS(a_read_by_no_key, IBV_WR_RDMA_READ, .key = 1),
+           ACCESS(a_read_past_the_end, IBV_WR_RDMA_READ, .at = BYTES - HALF - 63),
+           ACCESS(a_read_without_the_right, IBV_WR_RDMA_READ, .own_key = true));

@@ -67,9 +67,10 @@ static bool has_event(struct sv_end *e, int ms) {
     return poll(&fd, 1, ms) == 1;
 }
 
+#define WITH(open, name) TEST_WITH(open, shut, name)
+
 /* Both sleep between any two messages. */
-static void sleepers_on_both_sides_are_woken(void **state) {
-    (void)state;
+WITH(open_channels, sleepers_on_both_sides_are_woken) {
     struct sv_end *e[2] = {&p.a, &p.b};
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(sv_recv(e[i], 1, 0, 4096), 0);
@@ -87,8 +88,7 @@ static void sleepers_on_both_sides_are_woken(void **state) {
     }
 }
 
-static void a_sleeper_hears_that_its_send_and_its_read_are_done(void **state) {
-    (void)state;
+WITH(open_channels, a_sleeper_hears_that_its_send_and_its_read_are_done) {
     assert_int_equal(ibv_req_notify_cq(p.a.scq, 0), 0);
     assert_int_equal(tcp_post(&p, request(1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED), 0, 100, 1), 0);
     wait_event(&p.a);
@@ -100,8 +100,7 @@ static void a_sleeper_hears_that_its_send_and_its_read_are_done(void **state) {
 }
 
 /* Nothing is sent for it, and what is in front of it is complete. */
-static void a_sleeper_hears_that_its_key_is_taken_back(void **state) {
-    (void)state;
+WITH(open_channels, a_sleeper_hears_that_its_key_is_taken_back) {
     struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
     struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.b.buf, 64, IBV_ACCESS_REMOTE_READ};
@@ -120,8 +119,7 @@ static void a_sleeper_hears_that_its_key_is_taken_back(void **state) {
 }
 
 /* Such as one whose memory is not registered; it is posted right behind a turn, as an answer is. */
-static void a_sleeper_hears_of_a_request_that_cannot_go(void **state) {
-    (void)state;
+WITH(open_channels, a_sleeper_hears_of_a_request_that_cannot_go) {
     struct ibv_sge sge = {.addr = (uintptr_t)p.a.buf, .length = 100};
     struct ibv_send_wr *bad, wr = request(2, IBV_WR_RDMA_READ, IBV_SEND_SIGNALED);
     wr.sg_list = &sge;
@@ -137,8 +135,7 @@ static void a_sleeper_hears_of_a_request_that_cannot_go(void **state) {
     tcp_expect(p.a.scq, 2, IBV_WC_LOC_PROT_ERR);
 }
 
-static void a_sleeper_for_solicited_messages_sleeps_through_others(void **state) {
-    (void)state;
+WITH(open_channels, a_sleeper_for_solicited_messages_sleeps_through_others) {
     for (unsigned i = 0; i < 2; i++)
         tcp_recv(&p, i, 0, 64, 1);
     assert_int_equal(ibv_req_notify_cq(p.b.rcq, 1), 0);
@@ -152,8 +149,7 @@ static void a_sleeper_for_solicited_messages_sleeps_through_others(void **state)
     tcp_expect(p.b.rcq, 1, IBV_WC_SUCCESS);
 }
 
-static void a_sleeper_hears_of_the_flush(void **state) {
-    (void)state;
+WITH(open_channels, a_sleeper_hears_of_the_flush) {
     tcp_recv(&p, 9, 0, 64, 1);
     assert_int_equal(ibv_req_notify_cq(p.b.rcq, 0), 0);
     assert_int_equal(sv_to(&p.a, IBV_QPS_ERR), 0);
@@ -162,8 +158,7 @@ static void a_sleeper_hears_of_the_flush(void **state) {
 }
 
 /* Also when it has polled, and then does something else. */
-static void a_target_need_not_poll(void **state) {
-    (void)state;
+WITH(open_plain, a_target_need_not_poll) {
     struct ibv_wc wc;
     assert_int_equal(ibv_poll_cq(p.b.rcq, 1, &wc), 0);
     for (unsigned i = 0; i < 20; i++) {
@@ -176,8 +171,7 @@ static void a_target_need_not_poll(void **state) {
     }
 }
 
-static void a_quiet_queue_pair_cools_and_is_served_again(void **state) {
-    (void)state;
+WITH(open_plain, a_quiet_queue_pair_cools_and_is_served_again) {
     struct ibv_wc wc;
     for (unsigned round = 0; round < 3; round++) {
         tcp_recv(&p, round, 0, 64, 1);
@@ -194,8 +188,7 @@ static void a_quiet_queue_pair_cools_and_is_served_again(void **state) {
     sv_until(!is_hot(&p.a));
 }
 
-static void a_message_waits_for_its_receive(void **state) {
-    (void)state;
+WITH(open_plain, a_message_waits_for_its_receive) {
     sv_fill(p.a.buf, 20000, 3);
     for (unsigned i = 0; i < 5; i++)
         assert_int_equal(sv_send(&p.a, i, 0, 20000, IBV_SEND_SIGNALED), 0);
@@ -212,8 +205,7 @@ static void a_message_waits_for_its_receive(void **state) {
 }
 
 /* The engine takes it when the receive comes: its owner sleeps. */
-static void a_message_that_waited_wakes_who_posts_and_sleeps(void **state) {
-    (void)state;
+WITH(open_channels, a_message_that_waited_wakes_who_posts_and_sleeps) {
     assert_int_equal(sv_send(&p.a, 1, 0, 64, 0), 0);
     sv_until(atomic_load(&soft_qp_of(p.b.qp)->rx_stalled));
     assert_int_equal(ibv_req_notify_cq(p.b.rcq, 0), 0);
@@ -224,8 +216,7 @@ static void a_message_that_waited_wakes_who_posts_and_sleeps(void **state) {
 
 /* ---- shared receives ------------------------------------------------------------------------------------- */
 
-static void shared_receives_serve_it(void **state) {
-    (void)state;
+WITH(open_plain, shared_receives_serve_it) {
     struct ibv_srq_init_attr attr = {.attr = {.max_wr = 16, .max_sge = 1}};
     struct ibv_srq *srq = soft_create_srq(p.b.pd, &attr);
     assert_non_null(srq);
@@ -260,8 +251,7 @@ static void shared_receives_serve_it(void **state) {
 /* ---- a peer that stands still ---------------------------------------------------------------------------- */
 
 /* What its socket does not take stays in the send queue; another queue pair of the same CQs goes on. */
-static void a_peer_that_reads_nothing_keeps_nobody_waiting(void **state) {
-    (void)state;
+WITH(open_plain, a_peer_that_reads_nothing_keeps_nobody_waiting) {
     int fd[2];
     struct ibv_qp *still = sv_qp(&p.a), *own = p.a.qp;
     struct tcp_options o = {.crc = true};
@@ -281,24 +271,4 @@ static void a_peer_that_reads_nothing_keeps_nobody_waiting(void **state) {
     }
     assert_int_equal(soft_destroy_qp(still), 0);
     close(fd[1]);
-}
-
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, shut)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        WITH(open_channels, sleepers_on_both_sides_are_woken),
-        WITH(open_channels, a_sleeper_hears_that_its_send_and_its_read_are_done),
-        WITH(open_channels, a_sleeper_hears_that_its_key_is_taken_back),
-        WITH(open_channels, a_sleeper_hears_of_a_request_that_cannot_go),
-        WITH(open_channels, a_sleeper_for_solicited_messages_sleeps_through_others),
-        WITH(open_channels, a_sleeper_hears_of_the_flush),
-        WITH(open_plain, a_target_need_not_poll),
-        WITH(open_plain, a_quiet_queue_pair_cools_and_is_served_again),
-        WITH(open_plain, a_message_waits_for_its_receive),
-        WITH(open_channels, a_message_that_waited_wakes_who_posts_and_sleeps),
-        WITH(open_plain, shared_receives_serve_it),
-        WITH(open_plain, a_peer_that_reads_nothing_keeps_nobody_waiting),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,8 +112,7 @@ static void a_write_brings_immediate_data_when_it_is_in_place(void **state) {
         assert_int_equal(p.b.buf[i], 0xee);
 }
 
-static void only_a_solicited_one_wakes_who_waits_for_those(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, only_a_solicited_one_wakes_who_waits_for_those) {
     open_with(&(struct tcp_options){.o = {.channel = true}, .crc = true});
     static const enum ibv_wr_opcode op[] = {IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM};
     for (unsigned i = 0; i < 2; i++) {
@@ -133,8 +132,9 @@ static void only_a_solicited_one_wakes_who_waits_for_those(void **state) {
     }
 }
 
-static void immediate_data_waits_for_a_receive(void **state) {
-    (void)state;
+#define PLAIN(name) TEST_WITH(open_plain, shut, name)
+
+PLAIN(immediate_data_waits_for_a_receive) {
     static const enum ibv_wr_opcode op[] = {IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM};
     static const enum ibv_wc_opcode done[] = {IBV_WC_RECV, IBV_WC_RECV_RDMA_WITH_IMM};
     for (unsigned i = 0; i < 2; i++) {
@@ -147,8 +147,7 @@ static void immediate_data_waits_for_a_receive(void **state) {
 }
 
 /* Its data goes with the WRITE that is next in front of it, whatever comes in between. */
-static void immediate_data_is_of_its_own_write(void **state) {
-    (void)state;
+PLAIN(immediate_data_is_of_its_own_write) {
     for (unsigned i = 0; i < 3; i++)
         tcp_recv(&p, i, 0, 64, 1);
     assert_int_equal(tcp_post(&p, request(1, IBV_WR_RDMA_WRITE, 0), 0, 30, 1), 0);
@@ -189,8 +188,7 @@ static void an_atomic_changes_the_word_and_brings_what_it_was(void **state) {
 }
 
 /* With READs, of which they are some, and beyond the depth they wait. A READ sees what was before it, and may see more. */
-static void atomics_and_reads_have_their_order_and_their_depth(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, atomics_and_reads_have_their_order_and_their_depth) {
     const unsigned count = 40;
     open_with(&(struct tcp_options){.crc = true, .depth = 2});
     for (unsigned i = 0; i < count; i++) {
@@ -211,8 +209,7 @@ static void atomics_and_reads_have_their_order_and_their_depth(void **state) {
     }
 }
 
-static void a_fenced_send_waits_for_the_atomic_before_it(void **state) {
-    (void)state;
+PLAIN(a_fenced_send_waits_for_the_atomic_before_it) {
     *word(&p.b, AREA) = 0x1122334455667788;
     tcp_recv(&p, 1, 0, 8, 1);
     assert_int_equal(tcp_post(&p, atomic(2, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0), 0, 8, 1), 0);
@@ -266,8 +263,7 @@ static void an_atomic_is_refused(void **state) {
     assert_int_equal(soft_dealloc_pd(other), 0);
 }
 
-static void where_it_may_not_be_written_it_is_not_asked_for(void **state) {
-    (void)state;
+PLAIN(where_it_may_not_be_written_it_is_not_asked_for) {
     struct ibv_mr *mr = soft_reg_mr(p.a.pd, p.a.buf, 64, 0);
     assert_non_null(mr);
     struct ibv_sge sge = {(uintptr_t)p.a.buf, 8, mr->lkey};
@@ -282,8 +278,7 @@ static void where_it_may_not_be_written_it_is_not_asked_for(void **state) {
     assert_int_equal(soft_dereg_mr(mr), 0);
 }
 
-static void an_atomic_is_of_eight_bytes_at_a_multiple_of_eight(void **state) {
-    (void)state;
+PLAIN(an_atomic_is_of_eight_bytes_at_a_multiple_of_eight) {
     struct ibv_send_wr wr = atomic(1, IBV_WR_ATOMIC_FETCH_AND_ADD, 1, 0);
     assert_int_equal(tcp_post(&p, wr, 0, 4, 1), EINVAL);
     wr.wr.atomic.remote_addr++;
@@ -338,34 +333,20 @@ static void all_kinds_at_a_time_keep_their_order(void **state) {
     }
 }
 
-#define PLAIN(fn) cmocka_unit_test_setup_teardown(fn, open_plain, shut)
 #define HOW(name, fn, ...) ROW_WITH(NULL, shut, fn##_##name, fn, how, __VA_ARGS__)
 #define SIZES(fn)                                                                                  \
     HOW(empty, fn, true, false, 0, 1), HOW(small, fn, true, true, 64, 4),                          \
         HOW(small_unchecked, fn, false, false, 64, 1), HOW(large, fn, true, false, 100000, 3)
 #define REFUSED(name, ...) ROW_WITH(NULL, shut, name, an_atomic_is_refused, refused, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SIZES(a_send_brings_immediate_data),
-        SIZES(a_write_brings_immediate_data_when_it_is_in_place),
-        cmocka_unit_test_setup_teardown(only_a_solicited_one_wakes_who_waits_for_those, NULL, shut),
-        PLAIN(immediate_data_waits_for_a_receive),
-        PLAIN(immediate_data_is_of_its_own_write),
-        HOW(whole, an_atomic_changes_the_word_and_brings_what_it_was, true, false, 8, 1),
-        HOW(in_pieces, an_atomic_changes_the_word_and_brings_what_it_was, false, false, 8, 3),
-        cmocka_unit_test_setup_teardown(atomics_and_reads_have_their_order_and_their_depth, NULL,
-                                        shut),
-        PLAIN(a_fenced_send_waits_for_the_atomic_before_it),
-        REFUSED(a_key_without_the_right, NO_RIGHT_OF_KEY, IBV_WC_REM_ACCESS_ERR),
-        REFUSED(a_queue_pair_without_the_right, NO_RIGHT_OF_QP, IBV_WC_REM_ACCESS_ERR),
-        REFUSED(a_word_behind_the_end, BEHIND_THE_END, IBV_WC_REM_ACCESS_ERR),
-        REFUSED(a_word_that_lies_askew, MISALIGNED, IBV_WC_REM_ACCESS_ERR),
-        REFUSED(a_key_of_another_pd, OF_ANOTHER_PD, IBV_WC_REM_ACCESS_ERR),
-        PLAIN(where_it_may_not_be_written_it_is_not_asked_for),
-        PLAIN(an_atomic_is_of_eight_bytes_at_a_multiple_of_eight),
-        HOW(checked, all_kinds_at_a_time_keep_their_order, true, false, 0, 1),
-        HOW(unchecked, all_kinds_at_a_time_keep_their_order, false, false, 0, 1),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(SIZES(a_send_brings_immediate_data),
+           SIZES(a_write_brings_immediate_data_when_it_is_in_place),
+           HOW(whole, an_atomic_changes_the_word_and_brings_what_it_was, true, false, 8, 1),
+           HOW(in_pieces, an_atomic_changes_the_word_and_brings_what_it_was, false, false, 8, 3),
+           REFUSED(a_key_without_the_right, NO_RIGHT_OF_KEY, IBV_WC_REM_ACCESS_ERR),
+           REFUSED(a_queue_pair_without_the_right, NO_RIGHT_OF_QP, IBV_WC_REM_ACCESS_ERR),
+           REFUSED(a_word_behind_the_end, BEHIND_THE_END, IBV_WC_REM_ACCESS_ERR),
+           REFUSED(a_word_that_lies_askew, MISALIGNED, IBV_WC_REM_ACCESS_ERR),
+           REFUSED(a_key_of_another_pd, OF_ANOTHER_PD, IBV_WC_REM_ACCESS_ERR),
+           HOW(checked, all_kinds_at_a_time_keep_their_order, true, false, 0, 1),
+           HOW(unchecked, all_kinds_at_a_time_keep_their_order, false, false, 0, 1));

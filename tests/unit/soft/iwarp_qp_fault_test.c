@@ -58,9 +58,10 @@ static void both_down(void) {
 
 /* ---- sends ----------------------------------------------------------------------------------------------- */
 
+#define PLAIN(name) TEST_WITH(open_plain, shut, name)
+
 /* Posted together: what is before it is sent nevertheless. */
-static void a_cut_breaks_the_connection_in_front_of_its_send(void **state) {
-    (void)state;
+PLAIN(a_cut_breaks_the_connection_in_front_of_its_send) {
     struct ibv_sge sge[4];
     struct ibv_send_wr *bad, wr[4];
     fault_plan("qp=1 send=3 cut");
@@ -113,9 +114,10 @@ static void a_changed_byte_is_delivered_never(void **state) {
     fault_log_is("qp#1 send 2: corrupt (line 1)\n");
 }
 
+#define OPENS(name) TEST_WITH(NULL, shut, name)
+
 /* What they are for. */
-static void without_check_values_a_changed_byte_arrives(void **state) {
-    (void)state;
+OPENS(without_check_values_a_changed_byte_arrives) {
     static const size_t sizes[] = {64, 30000};
     open_with(SV_OPTIONS(0), false);
     fault_plan("qp=1 send=* corrupt");
@@ -130,8 +132,7 @@ static void without_check_values_a_changed_byte_arrives(void **state) {
     }
 }
 
-static void a_chosen_send_ends_with_the_chosen_status(void **state) {
-    (void)state;
+PLAIN(a_chosen_send_ends_with_the_chosen_status) {
     fault_plan("qp=1 send=2 status=REM_OP_ERR");
     receives(2);
     for (unsigned i = 1; i <= 3; i++)
@@ -143,8 +144,7 @@ static void a_chosen_send_ends_with_the_chosen_status(void **state) {
     tcp_expect(p.b.rcq, 2, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void a_lost_send_exhausts_its_retries(void **state) {
-    (void)state;
+OPENS(a_lost_send_exhausts_its_retries) {
     open_with(SV_OPTIONS(.timeout = 11, .retry_cnt = 3), true); /* 8 ms, 4 times */
     fault_plan("qp=1 send=1 loss=2; qp=1 send=2 loss");
     receives(2);
@@ -194,8 +194,7 @@ static void it_is_late_and_in_order(void **state) {
 }
 
 /* Where only a send is late, all else goes on. */
-static void behind_a_delayed_send_the_other_way_is_open(void **state) {
-    (void)state;
+PLAIN(behind_a_delayed_send_the_other_way_is_open) {
     fault_plan("qp=1 send=1 delay=10s");
     receives(1);
     assert_int_equal(sv_recv(&p.a, 9, 0, 64), 0);
@@ -208,8 +207,7 @@ static void behind_a_delayed_send_the_other_way_is_open(void **state) {
     tcp_expect(p.b.rcq, 1, IBV_WC_SUCCESS);
 }
 
-static void in_a_stall_nothing_moves_either_way(void **state) {
-    (void)state;
+PLAIN(in_a_stall_nothing_moves_either_way) {
     fault_plan("qp=1 send=1 stall=40ms");
     receives(1);
     assert_int_equal(sv_recv(&p.a, 9, 0, 64), 0);
@@ -247,8 +245,7 @@ static void a_chosen_receive_ends_with_the_chosen_status(void **state) {
 }
 
 /* With a receive there is. */
-static void who_is_not_ready_for_too_long_ends_it(void **state) {
-    (void)state;
+OPENS(who_is_not_ready_for_too_long_ends_it) {
     open_with(SV_OPTIONS(.rnr_timer = 14, .finite_rnr = true, .rnr_retry = 2), true); /* 1 ms */
     fault_plan("qp=2 recv=1 rnr=1000");
     receives(1);
@@ -265,8 +262,7 @@ static void port(enum soft_device_what what) {
     assert_int_equal(fault_device(what, ORDER_FATAL_FIRST), 0);
 }
 
-static void over_a_port_that_is_down_nothing_moves_until_it_is_up(void **state) {
-    (void)state;
+OPENS(over_a_port_that_is_down_nothing_moves_until_it_is_up) {
     open_with(SV_OPTIONS(.timeout = 20), true); /* 4 s */
     receives(1);
     port(DEVICE_PORT_DOWN);
@@ -277,8 +273,7 @@ static void over_a_port_that_is_down_nothing_moves_until_it_is_up(void **state) 
     tcp_expect(p.a.scq, 1, IBV_WC_SUCCESS);
 }
 
-static void a_send_over_a_port_that_stays_down_exhausts_its_retries(void **state) {
-    (void)state;
+OPENS(a_send_over_a_port_that_stays_down_exhausts_its_retries) {
     open_with(SV_OPTIONS(.timeout = 12, .retry_cnt = 1), true); /* 17 ms, twice */
     receives(1);
     port(DEVICE_PORT_DOWN);
@@ -291,8 +286,7 @@ static void a_send_over_a_port_that_stays_down_exhausts_its_retries(void **state
     tcp_expect(p.b.rcq, 1, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void a_quiet_connection_outlives_a_port_that_is_down(void **state) {
-    (void)state;
+OPENS(a_quiet_connection_outlives_a_port_that_is_down) {
     open_with(SV_OPTIONS(.timeout = 8, .retry_cnt = 1), true); /* 1 ms, twice */
     receives(1);
     port(DEVICE_PORT_DOWN);
@@ -323,61 +317,38 @@ static int shut_peer(void **state) {
     return 0;
 }
 
-static void what_a_peer_sends_to_a_port_that_stays_down_ends_its_connection(void **state) {
-    (void)state;
+TEST_WITH(open_peer, shut_peer, what_a_peer_sends_to_a_port_that_stays_down_ends_its_connection) {
     struct iwarp_ddp ddp = tcp_peer_message(&peer, IWARP_SEND);
     tcp_peer_say(&peer, peer.frame, iwarp_frame(peer.frame, &ddp, peer.payload, 64));
     tcp_peer_expect_end(&peer, 0);
     tcp_peer_flushed_from(&peer, 0); /* nothing was delivered */
 }
 
-static void a_reset_is_heard_while_the_port_is_down(void **state) {
-    (void)state;
+TEST_WITH(open_patient_peer, shut_peer, a_reset_is_heard_while_the_port_is_down) {
     uint64_t start = soft_now_ns();
     tcp_peer_reset(&peer);
     tcp_peer_flushed_from(&peer, 0);
     assert_true(soft_now_ns() - start < 4000 * MS); /* not by its patience */
 }
 
-#define PLAIN(fn) cmocka_unit_test_setup_teardown(fn, open_plain, shut)
-#define OPENS(fn) cmocka_unit_test_setup_teardown(fn, NULL, shut)
 #define CHANGED(name, ...)                                                                         \
     ROW_WITH(NULL, shut, name, a_changed_byte_is_delivered_never, changed, __VA_ARGS__)
 #define LATE(name, ...) ROW_WITH(NULL, shut, name, it_is_late_and_in_order, late, __VA_ARGS__)
 #define CHOSEN(name, ...)                                                                          \
     ROW_WITH(NULL, shut, name, a_chosen_receive_ends_with_the_chosen_status, chosen, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        PLAIN(a_cut_breaks_the_connection_in_front_of_its_send),
-        CHANGED(a_changed_message_of_nothing, IBV_WR_SEND, 0, false),
-        CHANGED(a_changed_small_message, IBV_WR_SEND, 64, false),
-        CHANGED(a_changed_large_message, IBV_WR_SEND, 100000, true),
-        CHANGED(a_changed_small_write, IBV_WR_RDMA_WRITE, 64, false),
-        CHANGED(a_changed_large_write, IBV_WR_RDMA_WRITE, 100000, true),
-        OPENS(without_check_values_a_changed_byte_arrives),
-        PLAIN(a_chosen_send_ends_with_the_chosen_status),
-        OPENS(a_lost_send_exhausts_its_retries),
-        LATE(a_delayed_send, "qp=1 send=2 delay=30ms", false),
-        LATE(a_delayed_send_asleep, "qp=1 send=2 delay=30ms", true),
-        LATE(a_delayed_receive, "qp=2 recv=2 delay=30ms", false),
-        LATE(a_delayed_receive_asleep, "qp=2 recv=2 delay=30ms", true),
-        LATE(a_stalled_send_asleep, "qp=1 send=2 stall=30ms", true),
-        LATE(a_stalled_receive, "qp=2 recv=2 stall=30ms", false),
-        PLAIN(behind_a_delayed_send_the_other_way_is_open),
-        PLAIN(in_a_stall_nothing_moves_either_way),
-        CHOSEN(a_receive_that_fails, "qp=2 recv=2 status=LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR,
-               IBV_WC_REM_OP_ERR),
-        CHOSEN(a_receive_that_is_too_short, "qp=2 recv=2 status=LOC_LEN_ERR", IBV_WC_LOC_LEN_ERR,
-               IBV_WC_REM_INV_REQ_ERR),
-        OPENS(who_is_not_ready_for_too_long_ends_it),
-        OPENS(over_a_port_that_is_down_nothing_moves_until_it_is_up),
-        OPENS(a_send_over_a_port_that_stays_down_exhausts_its_retries),
-        OPENS(a_quiet_connection_outlives_a_port_that_is_down),
-        cmocka_unit_test_setup_teardown(
-            what_a_peer_sends_to_a_port_that_stays_down_ends_its_connection, open_peer, shut_peer),
-        cmocka_unit_test_setup_teardown(a_reset_is_heard_while_the_port_is_down, open_patient_peer,
-                                        shut_peer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(CHANGED(a_changed_message_of_nothing, IBV_WR_SEND, 0, false),
+           CHANGED(a_changed_small_message, IBV_WR_SEND, 64, false),
+           CHANGED(a_changed_large_message, IBV_WR_SEND, 100000, true),
+           CHANGED(a_changed_small_write, IBV_WR_RDMA_WRITE, 64, false),
+           CHANGED(a_changed_large_write, IBV_WR_RDMA_WRITE, 100000, true),
+           LATE(a_delayed_send, "qp=1 send=2 delay=30ms", false),
+           LATE(a_delayed_send_asleep, "qp=1 send=2 delay=30ms", true),
+           LATE(a_delayed_receive, "qp=2 recv=2 delay=30ms", false),
+           LATE(a_delayed_receive_asleep, "qp=2 recv=2 delay=30ms", true),
+           LATE(a_stalled_send_asleep, "qp=1 send=2 stall=30ms", true),
+           LATE(a_stalled_receive, "qp=2 recv=2 stall=30ms", false),
+           CHOSEN(a_receive_that_fails, "qp=2 recv=2 status=LOC_PROT_ERR", IBV_WC_LOC_PROT_ERR,
+                  IBV_WC_REM_OP_ERR),
+           CHOSEN(a_receive_that_is_too_short, "qp=2 recv=2 status=LOC_LEN_ERR", IBV_WC_LOC_LEN_ERR,
+                  IBV_WC_REM_INV_REQ_ERR));

@@ -45,8 +45,7 @@ static void check(uint64_t wr_id, uint32_t bytes) {
     assert_memory_equal(p.b.buf + HEADER, p.a.buf, bytes);
 }
 
-static void a_header_and_bytes_arrive_as_one_message(void **state) {
-    (void)state;
+TEST_WITH(open_pair, shut, a_header_and_bytes_arrive_as_one_message) {
     for (uint32_t bytes = 0; bytes <= p.a.cap.max_inline_data - HEADER; bytes++) {
         sv_fill(p.a.buf, bytes + 1, bytes);
         tcp_recv(&p, bytes, 0, ROOM, 1);
@@ -57,8 +56,7 @@ static void a_header_and_bytes_arrive_as_one_message(void **state) {
 }
 
 /* As with ibv_post_send(), and in order with it. */
-static void only_the_last_one_is_signalled(void **state) {
-    (void)state;
+TEST_WITH(open_pair, shut, only_the_last_one_is_signalled) {
     const struct ibv_send_wr plain = {
         .wr_id = 3, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED};
     for (unsigned i = 0; i < 4; i++)
@@ -72,8 +70,7 @@ static void only_the_last_one_is_signalled(void **state) {
     tcp_expect(p.a.scq, 3, IBV_WC_SUCCESS);
 }
 
-static void what_does_not_fit_is_not_begun(void **state) {
-    (void)state;
+TEST_WITH(open_pair, shut, what_does_not_fit_is_not_begun) {
     const unsigned queue = p.a.cap.max_send_wr;
     assert_int_equal(post(p.a.cap.max_inline_data - HEADER + 1, 1), EAGAIN);
     tcp_recv(&p, 0, 0, ROOM, 1);
@@ -90,18 +87,7 @@ static void what_does_not_fit_is_not_begun(void **state) {
     sv_stays_empty(p.a.scq, p.b.rcq);
 }
 
-static void a_queue_pair_that_ended_takes_none(void **state) {
-    (void)state;
+TEST_WITH(open_pair, shut, a_queue_pair_that_ended_takes_none) {
     assert_int_equal(sv_to(&p.a, IBV_QPS_ERR), 0);
     assert_int_equal(post(8, 1), EAGAIN);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_header_and_bytes_arrive_as_one_message, open_pair, shut),
-        cmocka_unit_test_setup_teardown(only_the_last_one_is_signalled, open_pair, shut),
-        cmocka_unit_test_setup_teardown(what_does_not_fit_is_not_begun, open_pair, shut),
-        cmocka_unit_test_setup_teardown(a_queue_pair_that_ended_takes_none, open_pair, shut),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,8 +29,9 @@ static int shut(void **state) {
     return 0;
 }
 
-static void a_write_ends_with_the_key_that_it_used(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, shut, name)
+
+WITH(open_plain, a_write_ends_with_the_key_that_it_used) {
     size_t said = tcp_peer_say_most(&p, IWARP_WRITE, p.e.buf + TCP_PEER_TARGET);
     assert_int_equal(soft_dereg_mr(p.open), 0);
     p.open = NULL;
@@ -43,8 +44,7 @@ static void a_write_ends_with_the_key_that_it_used(void **state) {
     sv_async(p.e.ctx, IBV_EVENT_QP_ACCESS_ERR, NULL);
 }
 
-static void a_window_that_is_taken_back_is_written_no_more(void **state) {
-    (void)state;
+WITH(open_plain, a_window_that_is_taken_back_is_written_no_more) {
     struct ibv_mw *mw = soft_alloc_mw(p.e.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
     uint32_t rkey = mw->rkey ^ 1;
@@ -69,8 +69,7 @@ static void a_window_that_is_taken_back_is_written_no_more(void **state) {
     assert_int_equal(soft_dealloc_mw(mw), 0);
 }
 
-static void a_receive_that_goes_away_is_filled_no_more(void **state) {
-    (void)state;
+WITH(open_plain, a_receive_that_goes_away_is_filled_no_more) {
     struct ibv_mr *mr = p.e.mr;
     size_t said = tcp_peer_say_most(&p, IWARP_SEND, p.e.buf);
     assert_int_equal(soft_dereg_mr(mr), 0);
@@ -84,8 +83,7 @@ static void a_receive_that_goes_away_is_filled_no_more(void **state) {
     p.e.mr = soft_reg_mr(p.e.pd, p.e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 
-static void where_a_read_goes_is_filled_no_more(void **state) {
-    (void)state;
+WITH(open_plain, where_a_read_goes_is_filled_no_more) {
     struct ibv_sge sge = sv_sge(&p.e, 0, TCP_PEER_LARGE);
     struct ibv_send_wr *bad, wr = {.wr_id = 7,
                                    .sg_list = &sge,
@@ -108,8 +106,7 @@ static void where_a_read_goes_is_filled_no_more(void **state) {
 }
 
 /* Nothing of it is read after the call: the peer takes what it likes, later. */
-static void memory_that_is_being_sent_ends_it(void **state) {
-    (void)state;
+WITH(open_narrow, memory_that_is_being_sent_ends_it) {
     struct ibv_mr *mr = p.e.mr;
     for (unsigned i = 0; i < 60; i++)
         assert_int_equal(sv_send(&p.e, i, 65536, 65536, 0), 0);
@@ -118,8 +115,7 @@ static void memory_that_is_being_sent_ends_it(void **state) {
     p.e.mr = soft_reg_mr(p.e.pd, p.e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 
-static void an_answer_ends_with_the_key_that_it_used(void **state) {
-    (void)state;
+WITH(open_narrow, an_answer_ends_with_the_key_that_it_used) {
     for (unsigned i = 1; i <= 4; i++)
         tcp_peer_say_read(&p, i, 65536);
     struct soft_qp *qp = soft_qp_of(p.e.qp);
@@ -132,18 +128,4 @@ static void an_answer_ends_with_the_key_that_it_used(void **state) {
     assert_int_equal(soft_dereg_mr(p.open), 0);
     p.open = NULL;
     tcp_peer_flushed_from(&p, 0);
-}
-
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, shut)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        WITH(open_plain, a_write_ends_with_the_key_that_it_used),
-        WITH(open_plain, a_window_that_is_taken_back_is_written_no_more),
-        WITH(open_plain, a_receive_that_goes_away_is_filled_no_more),
-        WITH(open_plain, where_a_read_goes_is_filled_no_more),
-        WITH(open_narrow, memory_that_is_being_sent_ends_it),
-        WITH(open_narrow, an_answer_ends_with_the_key_that_it_used),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

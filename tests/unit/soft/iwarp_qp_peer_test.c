@@ -124,8 +124,9 @@ static void say_too_many(void) {
     sv_until(atomic_load(&soft_qp_of(p.e.qp)->rx_stalled));
 }
 
-static void a_reset_is_heard_while_nothing_is_read(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, shut, name)
+
+WITH(open_plain, a_reset_is_heard_while_nothing_is_read) {
     say_too_many();
     tcp_peer_reset(&p);
     uint64_t since = soft_now_ns();
@@ -134,8 +135,7 @@ static void a_reset_is_heard_while_nothing_is_read(void **state) {
 }
 
 /* What the peer sent and nobody read does not make a reset of the end. */
-static void an_end_with_bytes_unread_is_no_reset(void **state) {
-    (void)state;
+WITH(open_plain, an_end_with_bytes_unread_is_no_reset) {
     uint8_t byte;
     say_too_many();
     assert_int_equal(soft_destroy_qp(p.e.qp), 0);
@@ -145,8 +145,7 @@ static void an_end_with_bytes_unread_is_no_reset(void **state) {
     assert_int_equal(recv(p.fd, &byte, 1, 0), 0);
 }
 
-static void a_socket_is_closed_whatever_the_peer_does(void **state) {
-    (void)state;
+WITH(open_plain, a_socket_is_closed_whatever_the_peer_does) {
     unsigned before = sv_fds();
     assert_int_equal(soft_destroy_qp(p.e.qp), 0);
     p.e.qp = NULL;
@@ -154,8 +153,7 @@ static void a_socket_is_closed_whatever_the_peer_does(void **state) {
 }
 
 /* A frame that does not go on: 20 s ago it should have. */
-static void who_does_not_go_on_is_cut_off(void **state) {
-    (void)state;
+WITH(open_plain, who_does_not_go_on_is_cut_off) {
     struct soft_qp *qp = soft_qp_of(p.e.qp);
     struct iwarp_ddp ddp = tcp_peer_message(&p, IWARP_SEND);
     iwarp_frame(p.frame, &ddp, p.payload, TCP_PEER_LARGE);
@@ -172,8 +170,7 @@ static void who_does_not_go_on_is_cut_off(void **state) {
     tcp_peer_flushed_from(&p, 0);
 }
 
-static void bytes_may_come_one_at_a_time(void **state) {
-    (void)state;
+WITH(open_plain, bytes_may_come_one_at_a_time) {
     struct iwarp_ddp ddp = tcp_peer_message(&p, IWARP_SEND);
     struct ibv_wc wc;
     size_t bytes = iwarp_frame(p.frame, &ddp, p.payload, 300);
@@ -186,15 +183,13 @@ static void bytes_may_come_one_at_a_time(void **state) {
 }
 
 /* Their number is bounded, and no answer is made before the one in front of it went. */
-static void a_storm_of_reads_ends_it(void **state) {
-    (void)state;
+WITH(open_narrow, a_storm_of_reads_ends_it) {
     for (unsigned i = 1; i <= 20; i++)
         tcp_peer_say_read(&p, i, 65536);
     tcp_peer_flushed_from(&p, 0);
 }
 
-static void it_may_be_destroyed_in_the_middle(void **state) {
-    (void)state;
+WITH(open_plain, it_may_be_destroyed_in_the_middle) {
     (void)tcp_peer_say_most(&p, IWARP_SEND, p.e.buf);
     for (unsigned i = 0; i < 60; i++)
         assert_int_equal(sv_send(&p.e, i, 65536, 65536, 0), 0);
@@ -202,43 +197,29 @@ static void it_may_be_destroyed_in_the_middle(void **state) {
     p.e.qp = NULL;
 }
 
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, shut)
 #define WRONG(name, ...)                                                                           \
     ROW_WITH(open_plain, shut, name, it_ends_with_its_terminate, wrong, __VA_ARGS__)
 #define BROKEN(name, ...)                                                                          \
     ROW_WITH(open_plain, shut, name, a_connection_that_breaks_ends_it, broken, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        WRONG(a_changed_byte, IWARP_SEND, 100, .flip = 50, .refusal = IWARP_MPA_CRC,
-              .receive = IBV_WC_WR_FLUSH_ERR),
-        WRONG(a_changed_byte_of_a_message_that_has_begun, IWARP_SEND, TCP_PEER_LARGE, .flip = 30000,
-              .first = 20000, .refusal = IWARP_MPA_CRC, .receive = IBV_WC_GENERAL_ERR),
-        WRONG(a_message_out_of_order, IWARP_SEND, 100, .msn = 1, .refusal = IWARP_UNTAGGED_MSN,
-              .receive = IBV_WC_WR_FLUSH_ERR),
-        WRONG(an_answer_that_nobody_asked_for, IWARP_READ_RESPONSE, 100,
-              .refusal = IWARP_DDP_CATASTROPHIC, .receive = IBV_WC_WR_FLUSH_ERR),
-        WRONG(an_unknown_key_of_a_write, IWARP_WRITE, 100, .key = 1, .refusal = IWARP_TAGGED_STAG,
-              .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
-        WRONG(an_unknown_key_of_a_large_write, IWARP_WRITE, TCP_PEER_LARGE, .key = 1u << 16,
-              .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
-        WRONG(a_key_that_changed_on_the_way, IWARP_WRITE, TCP_PEER_LARGE, .flip = 7, .first = 20000,
-              .refusal = IWARP_MPA_CRC, .receive = IBV_WC_WR_FLUSH_ERR),
-        WRONG(an_unknown_key_to_invalidate, IWARP_SEND_INVALIDATE, 100, .key = 1,
-              .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR,
-              .wrong_keys = 1),
-        BROKEN(an_end_between_frames, 0, false),
-        BROKEN(an_end_in_a_header, 9, false),
-        BROKEN(an_end_in_the_middle, 20000, false),
-        BROKEN(a_reset_between_frames, 0, true),
-        BROKEN(a_reset_in_the_middle, 20000, true),
-        WITH(open_plain, a_reset_is_heard_while_nothing_is_read),
-        WITH(open_plain, an_end_with_bytes_unread_is_no_reset),
-        WITH(open_plain, a_socket_is_closed_whatever_the_peer_does),
-        WITH(open_plain, who_does_not_go_on_is_cut_off),
-        WITH(open_plain, bytes_may_come_one_at_a_time),
-        WITH(open_narrow, a_storm_of_reads_ends_it),
-        WITH(open_plain, it_may_be_destroyed_in_the_middle),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(WRONG(a_changed_byte, IWARP_SEND, 100, .flip = 50, .refusal = IWARP_MPA_CRC,
+                 .receive = IBV_WC_WR_FLUSH_ERR),
+           WRONG(a_changed_byte_of_a_message_that_has_begun, IWARP_SEND, TCP_PEER_LARGE,
+                 .flip = 30000, .first = 20000, .refusal = IWARP_MPA_CRC,
+                 .receive = IBV_WC_GENERAL_ERR),
+           WRONG(a_message_out_of_order, IWARP_SEND, 100, .msn = 1, .refusal = IWARP_UNTAGGED_MSN,
+                 .receive = IBV_WC_WR_FLUSH_ERR),
+           WRONG(an_answer_that_nobody_asked_for, IWARP_READ_RESPONSE, 100,
+                 .refusal = IWARP_DDP_CATASTROPHIC, .receive = IBV_WC_WR_FLUSH_ERR),
+           WRONG(an_unknown_key_of_a_write, IWARP_WRITE, 100, .key = 1,
+                 .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
+           WRONG(an_unknown_key_of_a_large_write, IWARP_WRITE, TCP_PEER_LARGE, .key = 1u << 16,
+                 .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
+           WRONG(a_key_that_changed_on_the_way, IWARP_WRITE, TCP_PEER_LARGE, .flip = 7,
+                 .first = 20000, .refusal = IWARP_MPA_CRC, .receive = IBV_WC_WR_FLUSH_ERR),
+           WRONG(an_unknown_key_to_invalidate, IWARP_SEND_INVALIDATE, 100, .key = 1,
+                 .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR,
+                 .wrong_keys = 1),
+           BROKEN(an_end_between_frames, 0, false), BROKEN(an_end_in_a_header, 9, false),
+           BROKEN(an_end_in_the_middle, 20000, false), BROKEN(a_reset_between_frames, 0, true),
+           BROKEN(a_reset_in_the_middle, 20000, true));

@@ -95,9 +95,10 @@ static void an_atomic_ends_it(void **state) {
 
 /* ---- many ------------------------------------------------------------------------------------------------ */
 
+#define PLAIN(name) TEST_WITH(open_plain, shut, name)
+
 /* None of its answers was read, and no more than the depth were done. */
-static void a_flood_of_atomics_ends_it(void **state) {
-    (void)state;
+PLAIN(a_flood_of_atomics_ends_it) {
     size_t at = 0;
     struct iwarp_atomic atomic = add_one();
     uint64_t *word = (uint64_t *)(void *)(p.e.buf + TCP_PEER_TARGET);
@@ -108,8 +109,7 @@ static void a_flood_of_atomics_ends_it(void **state) {
     assert_in_range(*word, 4, 99);
 }
 
-static void immediate_data_without_a_receive_ends_it(void **state) {
-    (void)state;
+TEST_WITH(open_impatient, shut, immediate_data_without_a_receive_ends_it) {
     size_t at = 0;
     static const uint8_t immediate[IWARP_IMMEDIATE_BYTES] = {1, 2, 3, 4};
     for (uint32_t i = 0; i < TCP_PEER_RECEIVES + 2; i++)
@@ -122,8 +122,7 @@ static void immediate_data_without_a_receive_ends_it(void **state) {
 }
 
 /* RFC 7306 has it without a WRITE; it tells of one of nothing. */
-static void immediate_data_alone_tells_of_nothing_written(void **state) {
-    (void)state;
+PLAIN(immediate_data_alone_tells_of_nothing_written) {
     static const uint8_t immediate[IWARP_IMMEDIATE_BYTES] = {1, 2, 3, 4, 5};
     tcp_peer_say(&p, p.frame, put(0, IWARP_IMMEDIATE, 1, immediate, 8));
     struct ibv_wc wc = sv_poll(p.e.rcq);
@@ -171,8 +170,7 @@ static void another_answer_than_the_oldest_asks_for_ends_it(void **state) {
         assert_int_equal(p.e.buf[3 * 65536 + i], 0xee);
 }
 
-static void where_an_answer_goes_may_go_away(void **state) {
-    (void)state;
+PLAIN(where_an_answer_goes_may_go_away) {
     uint8_t bytes[IWARP_ATOMIC_RESPONSE_BYTES] = {0};
     post_one_sided(IBV_WR_ATOMIC_FETCH_AND_ADD);
     memset(p.e.buf + 3 * 65536, 0xee, 8);
@@ -224,8 +222,7 @@ static size_t put_random(size_t at, uint32_t *seed, uint32_t msn[IWARP_QUEUES]) 
 }
 
 /* Frames that are nearly right. The connection ends, soon after the peer's end at the latest, and no other memory changed. */
-static void whatever_a_stranger_says_comes_to_an_end(void **state) {
-    (void)state;
+TEST(whatever_a_stranger_says_comes_to_an_end) {
     uint32_t seed = 4711;
     for (unsigned i = 0; i < STRANGERS; i++) {
         uint32_t msn[IWARP_QUEUES] = {1, 1, 1, 1};
@@ -247,7 +244,6 @@ static void whatever_a_stranger_says_comes_to_an_end(void **state) {
     }
 }
 
-#define PLAIN(fn) cmocka_unit_test_setup_teardown(fn, open_plain, shut)
 #define LENGTH(name, ...)                                                                          \
     ROW_WITH(open_plain, shut, name, a_message_of_another_length_ends_it, malformed, __VA_ARGS__)
 #define ATOMIC(name, ...) ROW_WITH(open_plain, shut, name, an_atomic_ends_it, wrong, __VA_ARGS__)
@@ -255,30 +251,19 @@ static void whatever_a_stranger_says_comes_to_an_end(void **state) {
     ROW_WITH(open_plain, shut, name, another_answer_than_the_oldest_asks_for_ends_it, answer,      \
              __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        LENGTH(short_immediate_data, IWARP_IMMEDIATE, 7, IWARP_OPERATION_OTHER),
-        LENGTH(long_immediate_data, IWARP_IMMEDIATE_SOLICITED, 9, IWARP_UNTAGGED_TOO_LONG),
-        LENGTH(a_short_atomic, IWARP_ATOMIC_REQUEST, 51, IWARP_OPERATION_OTHER),
-        LENGTH(a_long_atomic, IWARP_ATOMIC_REQUEST, 56, IWARP_UNTAGGED_TOO_LONG),
-        LENGTH(a_short_answer, IWARP_ATOMIC_RESPONSE, 11, IWARP_OPERATION_OTHER),
-        ATOMIC(an_unknown_key, .key = 1, .refusal = IWARP_REMOTE_STAG),
-        ATOMIC(a_key_of_another_index, .key = 1u << 16, .refusal = IWARP_REMOTE_STAG),
-        ATOMIC(a_word_that_is_askew, .offset = 4, .refusal = IWARP_OPERATION_OTHER),
-        ATOMIC(a_word_behind_the_end, .offset = 65536, .refusal = IWARP_REMOTE_BOUNDS),
-        ATOMIC(a_word_in_front_of_it, .offset = -8ull, .refusal = IWARP_REMOTE_BOUNDS),
-        ATOMIC(a_mask, .flip = 30, .refusal = IWARP_OPERATION_OPCODE),
-        ATOMIC(another_kind, .flip = 3, .refusal = IWARP_OPERATION_OPCODE),
-        PLAIN(a_flood_of_atomics_ends_it),
-        cmocka_unit_test_setup_teardown(immediate_data_without_a_receive_ends_it, open_impatient,
-                                        shut),
-        PLAIN(immediate_data_alone_tells_of_nothing_written),
-        ANSWER(an_answer_to_nothing, IBV_WR_SEND, false, 0),
-        ANSWER(an_answer_to_another, IBV_WR_ATOMIC_FETCH_AND_ADD, false, 1),
-        ANSWER(an_atomics_answer_to_a_read, IBV_WR_RDMA_READ, false, 0),
-        ANSWER(a_reads_answer_to_an_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, true, 0),
-        PLAIN(where_an_answer_goes_may_go_away),
-        cmocka_unit_test(whatever_a_stranger_says_comes_to_an_end),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(LENGTH(short_immediate_data, IWARP_IMMEDIATE, 7, IWARP_OPERATION_OTHER),
+           LENGTH(long_immediate_data, IWARP_IMMEDIATE_SOLICITED, 9, IWARP_UNTAGGED_TOO_LONG),
+           LENGTH(a_short_atomic, IWARP_ATOMIC_REQUEST, 51, IWARP_OPERATION_OTHER),
+           LENGTH(a_long_atomic, IWARP_ATOMIC_REQUEST, 56, IWARP_UNTAGGED_TOO_LONG),
+           LENGTH(a_short_answer, IWARP_ATOMIC_RESPONSE, 11, IWARP_OPERATION_OTHER),
+           ATOMIC(an_unknown_key, .key = 1, .refusal = IWARP_REMOTE_STAG),
+           ATOMIC(a_key_of_another_index, .key = 1u << 16, .refusal = IWARP_REMOTE_STAG),
+           ATOMIC(a_word_that_is_askew, .offset = 4, .refusal = IWARP_OPERATION_OTHER),
+           ATOMIC(a_word_behind_the_end, .offset = 65536, .refusal = IWARP_REMOTE_BOUNDS),
+           ATOMIC(a_word_in_front_of_it, .offset = -8ull, .refusal = IWARP_REMOTE_BOUNDS),
+           ATOMIC(a_mask, .flip = 30, .refusal = IWARP_OPERATION_OPCODE),
+           ATOMIC(another_kind, .flip = 3, .refusal = IWARP_OPERATION_OPCODE),
+           ANSWER(an_answer_to_nothing, IBV_WR_SEND, false, 0),
+           ANSWER(an_answer_to_another, IBV_WR_ATOMIC_FETCH_AND_ADD, false, 1),
+           ANSWER(an_atomics_answer_to_a_read, IBV_WR_RDMA_READ, false, 0),
+           ANSWER(a_reads_answer_to_an_atomic, IBV_WR_ATOMIC_FETCH_AND_ADD, true, 0));

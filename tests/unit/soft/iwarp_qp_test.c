@@ -98,8 +98,9 @@ static void a_read_brings_it(void **state) {
 
 /* ---- order and limits ------------------------------------------------------------------------------------ */
 
-static void inline_payload_is_taken_before_post_returns(void **state) {
-    (void)state;
+#define PLAIN(name) TEST_WITH(open_plain, shut, name)
+
+PLAIN(inline_payload_is_taken_before_post_returns) {
     sv_fill(p.a.buf, 200, 1);
     tcp_recv(&p, 1, AREA, 200, 1);
     assert_int_equal(
@@ -109,8 +110,7 @@ static void inline_payload_is_taken_before_post_returns(void **state) {
     sv_check(p.b.buf + AREA, 100, 1);
 }
 
-static void completions_come_in_the_order_of_their_requests(void **state) {
-    (void)state;
+PLAIN(completions_come_in_the_order_of_their_requests) {
     static const enum ibv_wr_opcode op[] = {IBV_WR_RDMA_READ, IBV_WR_SEND, IBV_WR_RDMA_WRITE,
                                             IBV_WR_RDMA_READ, IBV_WR_SEND};
     static const enum ibv_wc_opcode done[] = {IBV_WC_RDMA_READ, IBV_WC_SEND, IBV_WC_RDMA_WRITE,
@@ -125,8 +125,7 @@ static void completions_come_in_the_order_of_their_requests(void **state) {
     expect_wc(p.b.rcq, 101, IBV_WC_RECV, 40);
 }
 
-static void an_unsignalled_send_frees_its_place_with_a_later_one(void **state) {
-    (void)state;
+PLAIN(an_unsignalled_send_frees_its_place_with_a_later_one) {
     for (unsigned round = 0; round < 40; round++) {
         for (unsigned i = 0; i < 8; i++) {
             tcp_recv(&p, i, 0, 64, 1);
@@ -140,8 +139,7 @@ static void an_unsignalled_send_frees_its_place_with_a_later_one(void **state) {
     sv_stays_empty(p.a.scq, p.b.rcq);
 }
 
-static void a_fenced_send_waits_for_the_reads_before_it(void **state) {
-    (void)state;
+PLAIN(a_fenced_send_waits_for_the_reads_before_it) {
     const size_t bytes = 100000;
     sv_fill(p.b.buf + AREA, bytes, 5);
     tcp_recv(&p, 1, 0, bytes, 1);
@@ -153,8 +151,7 @@ static void a_fenced_send_waits_for_the_reads_before_it(void **state) {
     sv_check(p.b.buf, bytes, 5); /* what the READ had brought */
 }
 
-static void reads_beyond_the_depth_wait(void **state) {
-    (void)state;
+TEST_WITH(NULL, shut, reads_beyond_the_depth_wait) {
     tcp_open(&p, &(struct tcp_options){.o = {.bytes = 2 * AREA}, .crc = true, .depth = 2});
     sv_fill(p.b.buf + AREA, 1000, 6);
     for (unsigned i = 0; i < 9; i++)
@@ -170,8 +167,7 @@ static void reads_beyond_the_depth_wait(void **state) {
     }
 }
 
-static void a_message_that_invalidates_takes_the_window_back(void **state) {
-    (void)state;
+PLAIN(a_message_that_invalidates_takes_the_window_back) {
     struct ibv_mw *mw = soft_alloc_mw(p.b.pd, IBV_MW_TYPE_2);
     assert_non_null(mw);
     struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.b.buf + AREA, 64, IBV_ACCESS_REMOTE_WRITE};
@@ -198,16 +194,14 @@ static void a_message_that_invalidates_takes_the_window_back(void **state) {
     assert_int_equal(soft_dealloc_mw(mw), 0);
 }
 
-static void what_iwarp_has_not_is_not_supported(void **state) {
-    (void)state;
+PLAIN(what_iwarp_has_not_is_not_supported) {
     static const enum ibv_wr_opcode op[] = {IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM,
                                             IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD};
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(tcp_post(&p, request(1, op[i], 0), 0, 8, 1), EOPNOTSUPP);
 }
 
-static void a_socket_is_for_a_reliable_connection_in_init(void **state) {
-    (void)state;
+PLAIN(a_socket_is_for_a_reliable_connection_in_init) {
     int fd[2];
     tcp_sockets(fd, 0);
     soft_lock();
@@ -269,28 +263,12 @@ static void both_ways_at_a_time_nothing_is_lost_or_mixed(void **state) {
         ROW_WITH(NULL, shut, fn##_4096_gathered_##crc_name, fn, how, crc, 4096, 3),                \
         ROW_WITH(NULL, shut, fn##_100000_##crc_name, fn, how, crc, 100000, 1),                     \
         ROW_WITH(NULL, shut, fn##_100000_gathered_##crc_name, fn, how, crc, 100000, 4)
-#define PLAIN(fn) cmocka_unit_test_setup_teardown(fn, open_plain, shut)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SIZES(a_message_arrives, checked, true),
-        SIZES(a_message_arrives, unchecked, false),
-        SIZES(a_write_is_there_before_the_send_behind_it, checked, true),
-        SIZES(a_write_is_there_before_the_send_behind_it, unchecked, false),
-        SIZES(a_read_brings_it, checked, true),
-        SIZES(a_read_brings_it, unchecked, false),
-        PLAIN(inline_payload_is_taken_before_post_returns),
-        PLAIN(completions_come_in_the_order_of_their_requests),
-        PLAIN(an_unsignalled_send_frees_its_place_with_a_later_one),
-        PLAIN(a_fenced_send_waits_for_the_reads_before_it),
-        cmocka_unit_test_setup_teardown(reads_beyond_the_depth_wait, NULL, shut),
-        PLAIN(a_message_that_invalidates_takes_the_window_back),
-        PLAIN(what_iwarp_has_not_is_not_supported),
-        PLAIN(a_socket_is_for_a_reliable_connection_in_init),
-        ROW_WITH(NULL, shut, both_ways_checked, both_ways_at_a_time_nothing_is_lost_or_mixed, how,
-                 .crc = true),
-        ROW_WITH(NULL, shut, both_ways_unchecked, both_ways_at_a_time_nothing_is_lost_or_mixed, how,
-                 .crc = false),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(SIZES(a_message_arrives, checked, true), SIZES(a_message_arrives, unchecked, false),
+           SIZES(a_write_is_there_before_the_send_behind_it, checked, true),
+           SIZES(a_write_is_there_before_the_send_behind_it, unchecked, false),
+           SIZES(a_read_brings_it, checked, true), SIZES(a_read_brings_it, unchecked, false),
+           ROW_WITH(NULL, shut, both_ways_checked, both_ways_at_a_time_nothing_is_lost_or_mixed,
+                    how, .crc = true),
+           ROW_WITH(NULL, shut, both_ways_unchecked, both_ways_at_a_time_nothing_is_lost_or_mixed,
+                    how, .crc = false));

@@ -128,19 +128,13 @@ static void what_comes_to_memory_that_is_written_succeeds(void **state) {
     ROW_WITH(open_written, shut, a_read_of_memory_that_changes_succeeds__##name,                   \
              a_read_of_memory_that_changes_succeeds, how, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        READS(of_64_bytes, true, 64, 500, 1, false),
-        READS(of_264_bytes, true, 264, 500, 2, false),
-        READS(of_4_kib, true, 4096, 500, 1, false),
-        READS(of_64_kib, true, 65536, 300, 4, false),
-        READS(of_a_mib, true, AREA - 64, 100, 2, false),
-        READS(of_64_kib_without_check_values, false, 65536, 100, 1, false),
-        COMES(a_read_of_8_kib, true, 8192, 300, 1, false),
-        COMES(a_read_of_64_kib, true, 65536, 200, 3, false),
-        COMES(a_read_of_a_mib, true, AREA, 50, 1, false),
-        COMES(a_write_of_64_kib, true, 65536, 200, 1, true),
-        COMES(a_write_of_a_mib, true, AREA, 50, 1, true),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(READS(of_64_bytes, true, 64, 500, 1, false),
+           READS(of_264_bytes, true, 264, 500, 2, false),
+           READS(of_4_kib, true, 4096, 500, 1, false), READS(of_64_kib, true, 65536, 300, 4, false),
+           READS(of_a_mib, true, AREA - 64, 100, 2, false),
+           READS(of_64_kib_without_check_values, false, 65536, 100, 1, false),
+           COMES(a_read_of_8_kib, true, 8192, 300, 1, false),
+           COMES(a_read_of_64_kib, true, 65536, 200, 3, false),
+           COMES(a_read_of_a_mib, true, AREA, 50, 1, false),
+           COMES(a_write_of_64_kib, true, 65536, 200, 1, true),
+           COMES(a_write_of_a_mib, true, AREA, 50, 1, true));

@@ -72,8 +72,7 @@ static void it_is_refused(void **state) {
     }
 }
 
-static void a_read_that_is_refused_is_told_with_its_request(void **state) {
-    (void)state;
+TEST(a_read_that_is_refused_is_told_with_its_request) {
     uint8_t bytes[IWARP_READ_BYTES];
     struct iwarp_terminate t;
     iwarp_say_begin(&s);
@@ -91,8 +90,7 @@ static void a_read_that_is_refused_is_told_with_its_request(void **state) {
 }
 
 /* Others of this device alone have them, and only in this form. */
-static void an_atomic_with_a_mask_is_refused(void **state) {
-    (void)state;
+TEST(an_atomic_with_a_mask_is_refused) {
     uint8_t bytes[IWARP_ATOMIC_BYTES];
     iwarp_say_begin(&s);
     iwarp_atomic_put(bytes, &(struct iwarp_atomic){.kind = IWARP_FETCH_AND_ADD});
@@ -133,7 +131,7 @@ static void an_atomic_with_a_mask_is_refused(void **state) {
         }                                                                                          \
     }
 
-static const struct CMUnitTest tests[] = {
+TEST_CASES(
     MALFORMED(a_segment_of_nothing, {SEGMENT(0)}, IWARP_MPA_FRAMING, 0),
     MALFORMED(a_segment_shorter_than_any_header, {SEGMENT(13)}, IWARP_MPA_FRAMING, 0),
     MALFORMED(a_segment_shorter_than_its_header, {SEGMENT(17)}, IWARP_MPA_FRAMING, 0),
@@ -213,11 +211,4 @@ static const struct CMUnitTest tests[] = {
               14),
     MALFORMED(a_short_read_request, {READ(END, 27)}, IWARP_OPERATION_OTHER, 18),
     MALFORMED(a_long_read_request, {READ(END, 29)}, IWARP_UNTAGGED_TOO_LONG, 18),
-    MALFORMED(a_read_request_in_parts, {READ(MORE, 28)}, IWARP_UNTAGGED_TOO_LONG, 18),
-    cmocka_unit_test(a_read_that_is_refused_is_told_with_its_request),
-    cmocka_unit_test(an_atomic_with_a_mask_is_refused),
-};
-
-int main(void) {
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+    MALFORMED(a_read_request_in_parts, {READ(MORE, 28)}, IWARP_UNTAGGED_TOO_LONG, 18));

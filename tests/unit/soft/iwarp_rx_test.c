@@ -67,8 +67,7 @@ static struct iwarp_end *listen_to(bool crc, bool extended, size_t piece, size_t
     return end;
 }
 
-static void every_kind_of_message_is_told(void **state) {
-    (void)state;
+TEST(every_kind_of_message_is_told) {
     iwarp_say_begin(&s);
     add_dialogue(true);
     struct iwarp_end *end = listen_to(true, true, IWARP_SAID_STREAM, 0, false);
@@ -124,8 +123,7 @@ static void the_result_is_that_of_the_whole(void **state) {
 }
 
 /* As Linux's Soft-iWARP sends it, with check values: an RTR and "hello!". */
-static void recorded_bytes_are_understood(void **state) {
-    (void)state;
+TEST(recorded_bytes_are_understood) {
     static const uint8_t recorded[] = {
         0x00, 0x0e, 0xc1, 0x40, 0,    0,    0,    1,    0,    0,    0,    0,    0,
         0,    0,    0,    0xeb, 0xd3, 0x4c, 0x5f, 0x00, 0x18, 0x41, 0x43, 0,    0,
@@ -143,8 +141,7 @@ static void recorded_bytes_are_understood(void **state) {
     }
 }
 
-static void message_numbers_wrap_through_zero(void **state) {
-    (void)state;
+TEST(message_numbers_wrap_through_zero) {
     struct iwarp_end *end = iwarp_end(4, true, false);
     iwarp_say_begin(&s);
     end->rx.msn[0] = UINT32_MAX - 1;
@@ -157,8 +154,7 @@ static void message_numbers_wrap_through_zero(void **state) {
 
 /* ---- waiting for a receive ------------------------------------------------------------------------------- */
 
-static void without_a_receive_nothing_more_is_taken(void **state) {
-    (void)state;
+TEST(without_a_receive_nothing_more_is_taken) {
     for (unsigned crc = 0; crc < 2; crc++) {
         iwarp_say_begin(&s);
         iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 100, true);
@@ -186,8 +182,7 @@ static void without_a_receive_nothing_more_is_taken(void **state) {
 
 /* ---- large payload straight into its place --------------------------------------------------------------- */
 
-static void large_payload_is_read_into_its_place(void **state) {
-    (void)state;
+TEST(large_payload_is_read_into_its_place) {
     const struct iovec *piece;
     iwarp_say_begin(&s);
     iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 2000, true);
@@ -215,8 +210,7 @@ static void large_payload_is_read_into_its_place(void **state) {
     free(end);
 }
 
-static void a_changed_byte_that_was_read_into_its_place_is_seen(void **state) {
-    (void)state;
+TEST(a_changed_byte_that_was_read_into_its_place_is_seen) {
     iwarp_say_begin(&s);
     iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 2000, true);
     s.stream[1500] ^= 1;
@@ -227,8 +221,7 @@ static void a_changed_byte_that_was_read_into_its_place_is_seen(void **state) {
     free(end);
 }
 
-static void memory_that_goes_away_is_written_no_more(void **state) {
-    (void)state;
+TEST(memory_that_goes_away_is_written_no_more) {
     for (unsigned crc = 0; crc < 2; crc++) {
         iwarp_say_begin(&s);
         iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 2000, true);
@@ -245,8 +238,7 @@ static void memory_that_goes_away_is_written_no_more(void **state) {
     }
 }
 
-static void a_place_of_another_size_is_this_sides_mistake(void **state) {
-    (void)state;
+TEST(a_place_of_another_size_is_this_sides_mistake) {
     for (unsigned is_send = 0; is_send < 2; is_send++) {
         iwarp_say_begin(&s);
         if (is_send)
@@ -267,8 +259,7 @@ static void a_place_of_another_size_is_this_sides_mistake(void **state) {
 /* ---- check values ---------------------------------------------------------------------------------------- */
 
 /* Any bit of a frame: it is not told, counted or answered; where only its length changed, more may be waited for. */
-static void a_frame_with_a_changed_bit_delivers_nothing(void **state) {
-    (void)state;
+TEST(a_frame_with_a_changed_bit_delivers_nothing) {
     static const size_t ways[] = {IWARP_SAID_STREAM, 1, 50};
     iwarp_say_begin(&s);
     iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 40, true);
@@ -290,8 +281,7 @@ static void a_frame_with_a_changed_bit_delivers_nothing(void **state) {
         }
 }
 
-static void a_whole_frame_that_is_bad_places_nothing(void **state) {
-    (void)state;
+TEST(a_whole_frame_that_is_bad_places_nothing) {
     iwarp_say_begin(&s);
     iwarp_say_tagged(&s, IWARP_WRITE, IWARP_END_STAG, IWARP_END_BASE, 0, 100, true);
     s.stream[s.bytes - 1] ^= 1;
@@ -303,8 +293,7 @@ static void a_whole_frame_that_is_bad_places_nothing(void **state) {
     free(end);
 }
 
-static void without_check_values_none_is_looked_at(void **state) {
-    (void)state;
+TEST(without_check_values_none_is_looked_at) {
     iwarp_say_begin(&s);
     iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 40, true);
     memset(s.stream + s.bytes - 4, 0, 4); /* as Soft-iWARP fills it then */
@@ -315,8 +304,7 @@ static void without_check_values_none_is_looked_at(void **state) {
 }
 
 /* Whoever ends a stream in the middle of a message says so. */
-static void a_terminate_may_come_in_the_middle_of_a_message(void **state) {
-    (void)state;
+TEST(a_terminate_may_come_in_the_middle_of_a_message) {
     static const uint8_t why[] = {0x21, 0x02, 0x03, 0x00, 0, 24};
     iwarp_say_begin(&s);
     iwarp_say_send(&s, IWARP_SEND, 1, 0, 0, 100, false);
@@ -328,8 +316,7 @@ static void a_terminate_may_come_in_the_middle_of_a_message(void **state) {
     free(end);
 }
 
-static void a_terminate_of_any_length_is_one(void **state) {
-    (void)state;
+TEST(a_terminate_of_any_length_is_one) {
     static const size_t sizes[] = {0, 3, 4, 52, 53, 1000}, ways[] = {1, 30, 60, 0};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         iwarp_say_begin(&s);
@@ -347,33 +334,15 @@ static void a_terminate_of_any_length_is_one(void **state) {
 
 #define FEEDING(name, ...) ROW(name, the_result_is_that_of_the_whole, feeding, __VA_ARGS__)
 
-static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(every_kind_of_message_is_told),
-    FEEDING(byte_by_byte, true, true, false, 1, 0),
-    FEEDING(byte_by_byte_and_straight, true, true, false, 1, 1),
-    FEEDING(byte_by_byte_with_late_receives, true, true, true, 1, 0),
-    FEEDING(byte_by_byte_without_check_values, false, true, false, 1, 0),
-    FEEDING(byte_by_byte_of_the_standard_alone, true, false, false, 1, 0),
-    FEEDING(in_random_pieces, true, true, false, 0, 0),
-    FEEDING(in_random_pieces_and_straight, true, true, false, 0, 1),
-    FEEDING(in_random_pieces_and_straight_where_large, true, true, true, 0, 500),
-    FEEDING(in_random_pieces_without_check_values, false, false, true, 0, 100),
-    FEEDING(whole_with_late_receives, true, true, true, IWARP_SAID_STREAM, 0),
-    FEEDING(whole_and_straight_without_check_values, false, true, true, IWARP_SAID_STREAM, 1),
-    cmocka_unit_test(recorded_bytes_are_understood),
-    cmocka_unit_test(message_numbers_wrap_through_zero),
-    cmocka_unit_test(without_a_receive_nothing_more_is_taken),
-    cmocka_unit_test(large_payload_is_read_into_its_place),
-    cmocka_unit_test(a_changed_byte_that_was_read_into_its_place_is_seen),
-    cmocka_unit_test(memory_that_goes_away_is_written_no_more),
-    cmocka_unit_test(a_place_of_another_size_is_this_sides_mistake),
-    cmocka_unit_test(a_frame_with_a_changed_bit_delivers_nothing),
-    cmocka_unit_test(a_whole_frame_that_is_bad_places_nothing),
-    cmocka_unit_test(without_check_values_none_is_looked_at),
-    cmocka_unit_test(a_terminate_may_come_in_the_middle_of_a_message),
-    cmocka_unit_test(a_terminate_of_any_length_is_one),
-};
-
-int main(void) {
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(FEEDING(byte_by_byte, true, true, false, 1, 0),
+           FEEDING(byte_by_byte_and_straight, true, true, false, 1, 1),
+           FEEDING(byte_by_byte_with_late_receives, true, true, true, 1, 0),
+           FEEDING(byte_by_byte_without_check_values, false, true, false, 1, 0),
+           FEEDING(byte_by_byte_of_the_standard_alone, true, false, false, 1, 0),
+           FEEDING(in_random_pieces, true, true, false, 0, 0),
+           FEEDING(in_random_pieces_and_straight, true, true, false, 0, 1),
+           FEEDING(in_random_pieces_and_straight_where_large, true, true, true, 0, 500),
+           FEEDING(in_random_pieces_without_check_values, false, false, true, 0, 100),
+           FEEDING(whole_with_late_receives, true, true, true, IWARP_SAID_STREAM, 0),
+           FEEDING(whole_and_straight_without_check_values, false, true, true, IWARP_SAID_STREAM,
+                   1));

@@ -9,8 +9,7 @@
 
 static struct iwarp_stock stock = {.bytes = 4096, .kept_max = 2, .lent_max = 4};
 
-static void no_more_is_lent_than_the_bound(void **state) {
-    (void)state;
+TEST(no_more_is_lent_than_the_bound) {
     void *lent[4];
     for (unsigned round = 0; round < 3; round++) {
         for (unsigned i = 0; i < 4; i++) {
@@ -32,11 +31,4 @@ static void no_more_is_lent_than_the_bound(void **state) {
     assert_ptr_equal(iwarp_stock_take(&stock), first); /* which a cache may still have */
     free(first);
     free(second);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_more_is_lent_than_the_bound),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,8 +138,7 @@ static void messages_arrive(void **state) {
 }
 
 /* Who waits for it would wait for a system call that brings nothing, too: here one that would find the end. */
-static void a_message_does_not_wait_for_what_comes_behind_it(void **state) {
-    (void)state;
+TEST(a_message_does_not_wait_for_what_comes_behind_it) {
     uint8_t bytes[256];
     struct iwarp_inbox inbox = {.bytes = bytes, .size = sizeof bytes};
     int fd[2];
@@ -158,8 +157,7 @@ static void a_message_does_not_wait_for_what_comes_behind_it(void **state) {
     close(fd[1]);
 }
 
-static void a_turn_has_its_bound(void **state) {
-    (void)state;
+TEST(a_turn_has_its_bound) {
     uint8_t bytes[256];
     struct iwarp_inbox inbox = {.bytes = bytes, .size = sizeof bytes};
     int fd[2];
@@ -182,8 +180,7 @@ static void a_turn_has_its_bound(void **state) {
 }
 
 /* The peer's word is read although it came with bytes that nobody reads on the way. */
-static void the_last_word_is_heard_before_the_end(void **state) {
-    (void)state;
+TEST(the_last_word_is_heard_before_the_end) {
     uint8_t bytes[512];
     struct iwarp_inbox inbox = {.bytes = bytes, .size = sizeof bytes};
     int fd[2];
@@ -217,8 +214,7 @@ static void the_last_word_is_heard_before_the_end(void **state) {
     free(peer);
 }
 
-static void sending_to_nobody_is_an_error_and_no_signal(void **state) {
-    (void)state;
+TEST(sending_to_nobody_is_an_error_and_no_signal) {
     int fd[2];
     connect_two(fd, false);
     struct iwarp_tx *tx = sender(fd[0]);
@@ -230,8 +226,7 @@ static void sending_to_nobody_is_an_error_and_no_signal(void **state) {
     close(fd[0]);
 }
 
-static void a_prepared_socket_waits_for_nothing(void **state) {
-    (void)state;
+TEST(a_prepared_socket_waits_for_nothing) {
     int fd[2], delay = 0;
     socklen_t n = sizeof delay;
     connect_two(fd, true);
@@ -248,20 +243,10 @@ static void a_prepared_socket_waits_for_nothing(void **state) {
 
 #define THROUGH(name, ...) ROW(messages_arrive__##name, messages_arrive, through, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        THROUGH(through_tcp, true, 0, 65536, false, true),
-        THROUGH(through_tcp_with_late_receives, true, 0, 65536, true, true),
-        THROUGH(through_tcp_with_little_room, true, 4096, 64, true, true),
-        THROUGH(through_tcp_into_its_place, true, 0, 65536, false, false),
-        THROUGH(through_a_pair, false, 0, 65536, false, true),
-        THROUGH(through_a_pair_with_little_room, false, 2048, 100, true, true),
-        THROUGH(through_a_pair_into_its_place, false, 2048, 100, true, false),
-        cmocka_unit_test(a_message_does_not_wait_for_what_comes_behind_it),
-        cmocka_unit_test(a_turn_has_its_bound),
-        cmocka_unit_test(the_last_word_is_heard_before_the_end),
-        cmocka_unit_test(sending_to_nobody_is_an_error_and_no_signal),
-        cmocka_unit_test(a_prepared_socket_waits_for_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(THROUGH(through_tcp, true, 0, 65536, false, true),
+           THROUGH(through_tcp_with_late_receives, true, 0, 65536, true, true),
+           THROUGH(through_tcp_with_little_room, true, 4096, 64, true, true),
+           THROUGH(through_tcp_into_its_place, true, 0, 65536, false, false),
+           THROUGH(through_a_pair, false, 0, 65536, false, true),
+           THROUGH(through_a_pair_with_little_room, false, 2048, 100, true, true),
+           THROUGH(through_a_pair_into_its_place, false, 2048, 100, true, false));

@@ -58,8 +58,7 @@ static void a_peer_means_this(void **state) {
     assert_int_equal(t.header_bytes, 0);
 }
 
-static void a_swapped_one_with_its_header_is_read_as_a_right_one(void **state) {
-    (void)state;
+TEST(a_swapped_one_with_its_header_is_read_as_a_right_one) {
     uint8_t bytes[6 + sizeof untagged] = {0x21, 0x02, 0x03, 0x00, 0x00, 0x18};
     struct iwarp_terminate t;
     memcpy(bytes + 6, untagged, sizeof untagged);
@@ -70,8 +69,7 @@ static void a_swapped_one_with_its_header_is_read_as_a_right_one(void **state) {
     assert_memory_equal(t.header, untagged, sizeof untagged);
 }
 
-static void any_bytes_are_read_within_their_bounds(void **state) {
-    (void)state;
+TEST(any_bytes_are_read_within_their_bounds) {
     uint32_t seed = 1;
     for (int i = 0; i < 20000; i++) {
         uint8_t bytes[IWARP_TERMINATE_MAX];
@@ -105,37 +103,31 @@ static void a_refusal_completes_so(void **state) {
 #define SAID(name, ...) ROW(name, a_peer_means_this, said, __VA_ARGS__)
 #define STATUS(name, ...) ROW(name##_completes_so, a_refusal_completes_so, status, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        MESSAGE(no_buffer, IWARP_UNTAGGED_NO_BUFFER, untagged, 18, false, 24,
-                {0x12, 0x02, 0xc0, 0x00, 0x00, 0x18, 0x41, 0x43}),
-        MESSAGE(bounds_of_a_write, IWARP_TAGGED_BOUNDS, tagged, 14, false, 20,
-                {0x11, 0x01, 0xc0, 0x00, 0x00, 0x18, 0xc1, 0x40}),
-        MESSAGE(a_read_that_is_refused, IWARP_REMOTE_RIGHTS, untagged, 18, true, 52,
-                {0x01, 0x02, 0xe0, 0x00, 0x00, 0x18, 0x41, 0x43}),
-        MESSAGE(a_bad_check_value, IWARP_MPA_CRC, NULL, 0, false, 4, {0x20, 0x02, 0, 0}),
-        MESSAGE(the_first_of_all_codes, IWARP_LOCAL_CATASTROPHIC, NULL, 0, false, 4, {0}),
-        /* Soft-iWARP: halves swapped, flags from the other end */
-        SAID(swapped_no_buffer_is_known_by_its_flags, {0x21, 0x02, 0x03, 0x00},
-             IWARP_UNTAGGED_NO_BUFFER),
-        SAID(swapped_bad_check_value_is_known_by_what_exists, {0x02, 0x02, 0, 0}, IWARP_MPA_CRC),
-        SAID(swapped_opcode_is_known_by_what_exists, {0x20, 0xff, 0, 0}, IWARP_OPERATION_OTHER),
-        SAID(an_unknown_code_stays_as_it_is, {0x73, 0x11, 0, 0}, IWARP_REFUSAL(7, 3, 0x11)),
-        cmocka_unit_test(a_swapped_one_with_its_header_is_read_as_a_right_one),
-        cmocka_unit_test(any_bytes_are_read_within_their_bounds),
-        STATUS(a_bad_stag_of_a_write, IWARP_TAGGED_STAG, IBV_WC_REM_ACCESS_ERR, IBV_WC_GENERAL_ERR),
-        STATUS(bounds_of_a_read, IWARP_REMOTE_BOUNDS, IBV_WC_REM_ACCESS_ERR, IBV_WC_GENERAL_ERR),
-        STATUS(a_missing_receive, IWARP_UNTAGGED_NO_BUFFER, IBV_WC_RNR_RETRY_EXC_ERR,
-               IBV_WC_GENERAL_ERR),
-        STATUS(a_message_that_is_too_long, IWARP_UNTAGGED_TOO_LONG, IBV_WC_REM_INV_REQ_ERR,
-               IBV_WC_LOC_LEN_ERR),
-        STATUS(an_unknown_opcode, IWARP_OPERATION_OPCODE, IBV_WC_REM_INV_REQ_ERR,
-               IBV_WC_GENERAL_ERR),
-        STATUS(a_catastrophe, IWARP_LOCAL_CATASTROPHIC, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR),
-        STATUS(a_bad_check_value, IWARP_MPA_CRC, IBV_WC_GENERAL_ERR, IBV_WC_GENERAL_ERR),
-        STATUS(a_lost_connection, IWARP_MPA_LOST, IBV_WC_RETRY_EXC_ERR, IBV_WC_GENERAL_ERR),
-        STATUS(a_code_that_nobody_knows, IWARP_REFUSAL(7, 3, 0x11), IBV_WC_REM_OP_ERR,
-               IBV_WC_GENERAL_ERR),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(MESSAGE(no_buffer, IWARP_UNTAGGED_NO_BUFFER, untagged, 18, false, 24,
+                   {0x12, 0x02, 0xc0, 0x00, 0x00, 0x18, 0x41, 0x43}),
+           MESSAGE(bounds_of_a_write, IWARP_TAGGED_BOUNDS, tagged, 14, false, 20,
+                   {0x11, 0x01, 0xc0, 0x00, 0x00, 0x18, 0xc1, 0x40}),
+           MESSAGE(a_read_that_is_refused, IWARP_REMOTE_RIGHTS, untagged, 18, true, 52,
+                   {0x01, 0x02, 0xe0, 0x00, 0x00, 0x18, 0x41, 0x43}),
+           MESSAGE(a_bad_check_value, IWARP_MPA_CRC, NULL, 0, false, 4, {0x20, 0x02, 0, 0}),
+           MESSAGE(the_first_of_all_codes, IWARP_LOCAL_CATASTROPHIC, NULL, 0, false, 4, {0}),
+           /* Soft-iWARP: halves swapped, flags from the other end */
+           SAID(swapped_no_buffer_is_known_by_its_flags, {0x21, 0x02, 0x03, 0x00},
+                IWARP_UNTAGGED_NO_BUFFER),
+           SAID(swapped_bad_check_value_is_known_by_what_exists, {0x02, 0x02, 0, 0}, IWARP_MPA_CRC),
+           SAID(swapped_opcode_is_known_by_what_exists, {0x20, 0xff, 0, 0}, IWARP_OPERATION_OTHER),
+           SAID(an_unknown_code_stays_as_it_is, {0x73, 0x11, 0, 0}, IWARP_REFUSAL(7, 3, 0x11)),
+           STATUS(a_bad_stag_of_a_write, IWARP_TAGGED_STAG, IBV_WC_REM_ACCESS_ERR,
+                  IBV_WC_GENERAL_ERR),
+           STATUS(bounds_of_a_read, IWARP_REMOTE_BOUNDS, IBV_WC_REM_ACCESS_ERR, IBV_WC_GENERAL_ERR),
+           STATUS(a_missing_receive, IWARP_UNTAGGED_NO_BUFFER, IBV_WC_RNR_RETRY_EXC_ERR,
+                  IBV_WC_GENERAL_ERR),
+           STATUS(a_message_that_is_too_long, IWARP_UNTAGGED_TOO_LONG, IBV_WC_REM_INV_REQ_ERR,
+                  IBV_WC_LOC_LEN_ERR),
+           STATUS(an_unknown_opcode, IWARP_OPERATION_OPCODE, IBV_WC_REM_INV_REQ_ERR,
+                  IBV_WC_GENERAL_ERR),
+           STATUS(a_catastrophe, IWARP_LOCAL_CATASTROPHIC, IBV_WC_REM_OP_ERR, IBV_WC_LOC_PROT_ERR),
+           STATUS(a_bad_check_value, IWARP_MPA_CRC, IBV_WC_GENERAL_ERR, IBV_WC_GENERAL_ERR),
+           STATUS(a_lost_connection, IWARP_MPA_LOST, IBV_WC_RETRY_EXC_ERR, IBV_WC_GENERAL_ERR),
+           STATUS(a_code_that_nobody_knows, IWARP_REFUSAL(7, 3, 0x11), IBV_WC_REM_OP_ERR,
+                  IBV_WC_GENERAL_ERR));

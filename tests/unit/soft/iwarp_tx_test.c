@@ -70,8 +70,7 @@ static uint64_t begin_plain(struct iwarp_tx *tx, uint8_t opcode, size_t bytes, s
     return begin(tx, opcode, 0, 0, &piece, 1, most);
 }
 
-static void the_bytes_are_soft_iwarps(void **state) {
-    (void)state;
+TEST(the_bytes_are_soft_iwarps) {
     static const uint8_t right[] = {
         0x00, 0x0e, 0xc1, 0x40, 0,    0,    0,    1,    0,    0,    0,    0,    0,
         0,    0,    0,    0xeb, 0xd3, 0x4c, 0x5f, 0x00, 0x18, 0x41, 0x43, 0,    0,
@@ -92,8 +91,7 @@ static void the_bytes_are_soft_iwarps(void **state) {
 }
 
 /* The short call makes the same bytes, whatever lay in the batch before. */
-static void a_small_send_is_the_same_by_either_call(void **state) {
-    (void)state;
+TEST(a_small_send_is_the_same_by_either_call) {
     static uint8_t by_pieces[sizeof wire];
     for (unsigned crc = 0; crc < 2; crc++) {
         struct iwarp_tx *tx = sender(crc, 1450);
@@ -116,8 +114,7 @@ static void a_small_send_is_the_same_by_either_call(void **state) {
     }
 }
 
-static void the_short_call_leaves_what_it_is_not_for(void **state) {
-    (void)state;
+TEST(the_short_call_leaves_what_it_is_not_for) {
     struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
     assert_false(iwarp_tx_small(tx, data, IWARP_MULPDU_MIN - IWARP_UNTAGGED_BYTES + 1));
     assert_false(iwarp_tx_small(tx, data, IWARP_TX_COPY + 1));
@@ -173,8 +170,7 @@ static void every_size_arrives(void **state) {
     }
 }
 
-static void what_the_device_makes_itself_arrives(void **state) {
-    (void)state;
+TEST(what_the_device_makes_itself_arrives) {
     uint8_t read[IWARP_READ_BYTES], atomic[IWARP_ATOMIC_BYTES],
         response[IWARP_ATOMIC_RESPONSE_BYTES], immediate[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
@@ -201,8 +197,7 @@ static void what_the_device_makes_itself_arrives(void **state) {
     free(tx);
 }
 
-static void a_batch_has_many_small_messages_in_one_piece(void **state) {
-    (void)state;
+TEST(a_batch_has_many_small_messages_in_one_piece) {
     struct iwarp_tx *tx = sender(true, 1450);
     struct iwarp_tx_message message = {
         .opcode = IWARP_SEND, .piece = &(struct iovec){data, 64}, .pieces = 1};
@@ -218,8 +213,7 @@ static void a_batch_has_many_small_messages_in_one_piece(void **state) {
 }
 
 /* However large: the batch never holds more than its bounds, and large payload is not copied. */
-static void a_large_message_takes_several_batches(void **state) {
-    (void)state;
+TEST(a_large_message_takes_several_batches) {
     static uint8_t large[1u << 20];
     struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
     pattern_fill(large, 0, sizeof large, 4);
@@ -329,8 +323,7 @@ static void what_changes_while_it_is_sent_is_right_as_it_was(void **state) {
 }
 
 /* With memory lent so much of what may change goes at once, in one piece; what is lost when that is taken back is the last. */
-static void what_is_lent_holds_much_of_what_changes(void **state) {
-    (void)state;
+TEST(what_is_lent_holds_much_of_what_changes) {
     static uint8_t large[1u << 20], lent[IWARP_TX_LENT];
     struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MAX);
     struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
@@ -359,8 +352,7 @@ static void what_is_lent_holds_much_of_what_changes(void **state) {
 }
 
 /* Nothing is copied that need not be: no check values, nothing to be wrong. */
-static void without_check_values_what_changes_lies_where_it_is(void **state) {
-    (void)state;
+TEST(without_check_values_what_changes_lies_where_it_is) {
     for (unsigned crc = 0; crc < 2; crc++) {
         struct iwarp_tx *tx = sender(crc, 1450);
         struct iwarp_tx_message message = {.opcode = IWARP_READ_RESPONSE,
@@ -374,8 +366,7 @@ static void without_check_values_what_changes_lies_where_it_is(void **state) {
     }
 }
 
-static void a_terminate_cuts_what_is_open_and_is_the_last(void **state) {
-    (void)state;
+TEST(a_terminate_cuts_what_is_open_and_is_the_last) {
     static uint8_t large[60000];
     struct iwarp_tx *tx = sender(true, IWARP_MULPDU_MIN);
     struct iwarp_end *end = iwarp_end(0, true, false);
@@ -401,8 +392,7 @@ static void a_terminate_cuts_what_is_open_and_is_the_last(void **state) {
     free(tx);
 }
 
-static void memory_is_in_use_until_it_was_sent(void **state) {
-    (void)state;
+TEST(memory_is_in_use_until_it_was_sent) {
     struct iwarp_tx *tx = sender(true, 1450);
     const struct iovec *iov;
     begin_plain(tx, IWARP_SEND, 100, 0);
@@ -421,8 +411,7 @@ static void memory_is_in_use_until_it_was_sent(void **state) {
     free(tx);
 }
 
-static void what_is_too_much_for_a_message_is_refused(void **state) {
-    (void)state;
+TEST(what_is_too_much_for_a_message_is_refused) {
     struct iwarp_tx *tx = sender(true, 1450);
     static struct iovec piece[IWARP_TX_PIECES + 1];
     struct iwarp_tx_message message = {
@@ -448,31 +437,13 @@ static void what_is_too_much_for_a_message_is_refused(void **state) {
     ROW(a_part_of_a_large_message_goes_in_one_batch__##name,                                       \
         a_part_of_a_large_message_goes_in_one_batch, parts, __VA_ARGS__)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_bytes_are_soft_iwarps),
-        cmocka_unit_test(a_small_send_is_the_same_by_either_call),
-        cmocka_unit_test(the_short_call_leaves_what_it_is_not_for),
-        TRIP(in_one_go, true, 1450, sizeof wire, sizeof wire, 0),
-        TRIP(byte_by_byte, true, 1450, 1, 1, 0),
-        TRIP(in_random_parts, true, 1450, 0, 0, 0),
-        TRIP(in_random_parts_and_straight, true, 1450, 0, 0, 1),
-        TRIP(in_the_smallest_segments, true, IWARP_MULPDU_MIN, 0, 0, 50),
-        TRIP(in_the_largest_segments, true, IWARP_MULPDU_MAX, 1000, 999, 1000),
-        TRIP(without_check_values, false, 1450, 0, 0, 100),
-        cmocka_unit_test(what_the_device_makes_itself_arrives),
-        cmocka_unit_test(a_batch_has_many_small_messages_in_one_piece),
-        cmocka_unit_test(a_large_message_takes_several_batches),
-        PARTS(summed, true, 1),
-        PARTS(unsummed, false, 2),
-        CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0, false),
-        CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000, false),
-        CHANGES(to_what_is_lent, true, 1450, 0, sizeof wire, 0, true),
-        cmocka_unit_test(what_is_lent_holds_much_of_what_changes),
-        cmocka_unit_test(without_check_values_what_changes_lies_where_it_is),
-        cmocka_unit_test(a_terminate_cuts_what_is_open_and_is_the_last),
-        cmocka_unit_test(memory_is_in_use_until_it_was_sent),
-        cmocka_unit_test(what_is_too_much_for_a_message_is_refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(TRIP(in_one_go, true, 1450, sizeof wire, sizeof wire, 0),
+           TRIP(byte_by_byte, true, 1450, 1, 1, 0), TRIP(in_random_parts, true, 1450, 0, 0, 0),
+           TRIP(in_random_parts_and_straight, true, 1450, 0, 0, 1),
+           TRIP(in_the_smallest_segments, true, IWARP_MULPDU_MIN, 0, 0, 50),
+           TRIP(in_the_largest_segments, true, IWARP_MULPDU_MAX, 1000, 999, 1000),
+           TRIP(without_check_values, false, 1450, 0, 0, 100), PARTS(summed, true, 1),
+           PARTS(unsummed, false, 2),
+           CHANGES(in_small_segments, true, 1450, 0, sizeof wire, 0, false),
+           CHANGES(in_the_largest_segments, true, IWARP_MULPDU_MAX, 0, 1000, 1000, false),
+           CHANGES(to_what_is_lent, true, 1450, 0, sizeof wire, 0, true));

@@ -41,16 +41,14 @@ static void told_at_once_and_taken_as_received(struct ends *e) {
     sv_unpair(&e->sender, &e->receiver);
 }
 
-static void what_was_taken_is_acknowledged_before_a_disconnect(void **state) {
-    (void)state;
+TEST(what_was_taken_is_acknowledged_before_a_disconnect) {
     struct ends e;
     up(&e);
     assert_int_equal(soft_disconnect(e.pair.passive), 0);
     told_at_once_and_taken_as_received(&e);
 }
 
-static void what_was_taken_is_acknowledged_before_the_id_goes(void **state) {
-    (void)state;
+TEST(what_was_taken_is_acknowledged_before_the_id_goes) {
     struct ends e;
     up(&e);
     assert_int_equal(soft_destroy_id(e.pair.passive), 0);
@@ -59,10 +57,6 @@ static void what_was_taken_is_acknowledged_before_the_id_goes(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_taken_is_acknowledged_before_a_disconnect),
-        cmocka_unit_test(what_was_taken_is_acknowledged_before_the_id_goes),
-    };
     softcm_start();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -43,8 +43,30 @@ static void set_flag(struct rdma_cm_id *id, int name, int value) {
 
 /* ---- bind_addr ------------------------------------------------------------------------------------- */
 
-static void bind_to_an_address_binds_the_device(void **state) {
-    (void)state;
+/* First: it forks, before any thread. */
+TEST(privileged_port_needs_privilege) {
+    if (geteuid() != 0)
+        skip();
+    pid_t child = fork(); /* nothing of the device is used by this process yet or ever */
+    assert_true(child >= 0);
+    if (!child) {
+        if (setuid(65534))
+            _exit(9);
+        struct rdma_event_channel *own = soft_create_event_channel();
+        struct rdma_cm_id *id;
+        struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(1)};
+        if (!own || soft_create_id(own, &id, NULL, RDMA_PS_TCP))
+            _exit(8);
+        _exit(soft_bind_addr(id, (struct sockaddr *)&addr) == -1 && errno == EACCES ? 0 : 7);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+#define CHANNEL_TEST(name) TEST_WITH(setup, teardown, name)
+
+CHANNEL_TEST(bind_to_an_address_binds_the_device) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_null(id->verbs);
     assert_int_equal(bind4(id, "127.0.0.1", 0), 0);
@@ -55,8 +77,7 @@ static void bind_to_an_address_binds_the_device(void **state) {
     soft_destroy_id(id);
 }
 
-static void bind_to_the_wildcard_binds_no_device(void **state) {
-    (void)state;
+CHANNEL_TEST(bind_to_the_wildcard_binds_no_device) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(bind4(id, "0.0.0.0", 0), 0);
     assert_null(id->verbs);
@@ -64,8 +85,7 @@ static void bind_to_the_wildcard_binds_no_device(void **state) {
     soft_destroy_id(id);
 }
 
-static void every_local_address_belongs_to_the_device(void **state) {
-    (void)state;
+CHANNEL_TEST(every_local_address_belongs_to_the_device) {
     struct ifaddrs *list;
     assert_int_equal(getifaddrs(&list), 0);
     int seen = 0;
@@ -87,8 +107,7 @@ static void every_local_address_belongs_to_the_device(void **state) {
 }
 
 /* A link-local address is of one interface: bound there, not on another, and nowhere without a zone. */
-static void a_link_local_address_needs_its_zone(void **state) {
-    (void)state;
+CHANNEL_TEST(a_link_local_address_needs_its_zone) {
     struct ifaddrs *list;
     unsigned seen = 0;
     assert_int_equal(getifaddrs(&list), 0);
@@ -115,31 +134,9 @@ static void a_link_local_address_needs_its_zone(void **state) {
         skip(); /* no interface has one */
 }
 
-static void privileged_port_needs_privilege(void **state) {
-    (void)state;
-    if (geteuid() != 0)
-        skip();
-    pid_t child = fork(); /* nothing of the device is used by this process yet or ever */
-    assert_true(child >= 0);
-    if (!child) {
-        if (setuid(65534))
-            _exit(9);
-        struct rdma_event_channel *own = soft_create_event_channel();
-        struct rdma_cm_id *id;
-        struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons(1)};
-        if (!own || soft_create_id(own, &id, NULL, RDMA_PS_TCP))
-            _exit(8);
-        _exit(soft_bind_addr(id, (struct sockaddr *)&addr) == -1 && errno == EACCES ? 0 : 7);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
-}
-
 /* ---- conflicts ------------------------------------------------------------------------------------- */
 
-static void exact_clash_is_eaddrinuse(void **state) {
-    (void)state;
+CHANNEL_TEST(exact_clash_is_eaddrinuse) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "127.0.0.1", 0), 0);
     assert_fails(bind4(b, "127.0.0.1", port_of(a)), EADDRINUSE);
@@ -148,8 +145,7 @@ static void exact_clash_is_eaddrinuse(void **state) {
     soft_destroy_id(b);
 }
 
-static void wildcard_clash_is_eaddrnotavail(void **state) {
-    (void)state;
+CHANNEL_TEST(wildcard_clash_is_eaddrnotavail) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
     assert_fails(bind4(b, "127.0.0.1", port_of(a)), EADDRNOTAVAIL);
@@ -164,8 +160,7 @@ static void wildcard_clash_is_eaddrnotavail(void **state) {
     soft_destroy_id(b);
 }
 
-static void port_is_free_again_after_destroy(void **state) {
-    (void)state;
+CHANNEL_TEST(port_is_free_again_after_destroy) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
     uint16_t port = port_of(a);
@@ -174,8 +169,7 @@ static void port_is_free_again_after_destroy(void **state) {
     soft_destroy_id(b);
 }
 
-static void afonly_lets_both_families_have_a_port(void **state) {
-    (void)state;
+CHANNEL_TEST(afonly_lets_both_families_have_a_port) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     assert_int_equal(bind4(a, "0.0.0.0", 0), 0);
     set_flag(b, RDMA_OPTION_ID_AFONLY, 1);
@@ -188,8 +182,7 @@ static void afonly_lets_both_families_have_a_port(void **state) {
 
 /* ---- listen ------------------------------------------------------------------------------------------ */
 
-static void backlog_is_clamped(void **state) {
-    (void)state;
+CHANNEL_TEST(backlog_is_clamped) {
     const int asked[] = {0, -5, 1, 1024, 1025};
     const unsigned got[] = {1024, 1024, 1, 1024, 1024};
     for (int i = 0; i < 5; i++) {
@@ -202,8 +195,7 @@ static void backlog_is_clamped(void **state) {
 
 /* ---- resolving --------------------------------------------------------------------------------------- */
 
-static void resolve_addr_fills_the_route(void **state) {
-    (void)state;
+CHANNEL_TEST(resolve_addr_fills_the_route) {
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
@@ -224,8 +216,7 @@ static void resolve_addr_fills_the_route(void **state) {
     soft_destroy_id(id);
 }
 
-static void resolve_addr_of_another_host_is_an_addr_error(void **state) {
-    (void)state;
+CHANNEL_TEST(resolve_addr_of_another_host_is_an_addr_error) {
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("203.0.113.77", 4711);
     assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
@@ -235,8 +226,7 @@ static void resolve_addr_of_another_host_is_an_addr_error(void **state) {
     soft_destroy_id(id);
 }
 
-static void a_source_of_the_other_family_is_einval(void **state) {
-    (void)state;
+CHANNEL_TEST(a_source_of_the_other_family_is_einval) {
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     struct sockaddr_in6 other = softcm_in6("::1", 0);
@@ -250,8 +240,7 @@ static void a_source_of_the_other_family_is_einval(void **state) {
     soft_destroy_id(id);
 }
 
-static void resolve_keeps_what_was_bound(void **state) {
-    (void)state;
+CHANNEL_TEST(resolve_keeps_what_was_bound) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_int_equal(bind4(id, "127.0.0.5", 0), 0);
     uint16_t port = port_of(id);
@@ -268,8 +257,7 @@ static void resolve_keeps_what_was_bound(void **state) {
     soft_destroy_id(id);
 }
 
-static void connecting_ids_get_different_source_ports(void **state) {
-    (void)state;
+CHANNEL_TEST(connecting_ids_get_different_source_ports) {
     struct rdma_cm_id *a = ct_id(channel), *b = ct_id(channel);
     ct_resolve(a, 4711);
     ct_resolve(b, 4711);
@@ -280,15 +268,13 @@ static void connecting_ids_get_different_source_ports(void **state) {
 
 /* ---- options ----------------------------------------------------------------------------------------- */
 
-static void an_option_without_a_value_is_einval(void **state) {
-    (void)state;
+CHANNEL_TEST(an_option_without_a_value_is_einval) {
     struct rdma_cm_id *id = ct_id(channel);
     assert_fails(soft_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, NULL, 1), EINVAL);
     soft_destroy_id(id);
 }
 
-static void ib_path_resolves_the_route(void **state) {
-    (void)state;
+CHANNEL_TEST(ib_path_resolves_the_route) {
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     struct ibv_path_data path = {.flags = IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY |
@@ -308,8 +294,7 @@ static void ib_path_resolves_the_route(void **state) {
     soft_destroy_id(id);
 }
 
-static void ece_is_not_supported(void **state) {
-    (void)state;
+CHANNEL_TEST(ece_is_not_supported) {
     struct rdma_cm_id *id = ct_id(channel);
     struct ibv_ece ece = {0};
     assert_fails(soft_set_local_ece(id, &ece), EOPNOTSUPP);
@@ -320,8 +305,7 @@ static void ece_is_not_supported(void **state) {
 
 /* ---- getaddrinfo -------------------------------------------------------------------------------------- */
 
-static void getaddrinfo_of_a_server_and_a_client(void **state) {
-    (void)state;
+CHANNEL_TEST(getaddrinfo_of_a_server_and_a_client) {
     struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_port_space = RDMA_PS_TCP}, *res;
     assert_int_equal(soft_getaddrinfo("127.0.0.1", "4711", &hints, &res), 0);
     assert_int_equal(res->ai_qp_type, IBV_QPT_RC);
@@ -341,8 +325,7 @@ static void getaddrinfo_of_a_server_and_a_client(void **state) {
     soft_freeaddrinfo(res);
 }
 
-static void getaddrinfo_without_names_copies_the_hints(void **state) {
-    (void)state;
+CHANNEL_TEST(getaddrinfo_without_names_copies_the_hints) {
     struct sockaddr_in src = softcm_in("127.0.0.1", 1), dst = softcm_in("127.0.0.2", 2);
     struct rdma_addrinfo *res, hints = {.ai_port_space = RDMA_PS_TCP,
                                         .ai_src_addr = (struct sockaddr *)&src,
@@ -356,16 +339,14 @@ static void getaddrinfo_without_names_copies_the_hints(void **state) {
     soft_freeaddrinfo(res);
 }
 
-static void getaddrinfo_errors(void **state) {
-    (void)state;
+CHANNEL_TEST(getaddrinfo_errors) {
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST}, *res = NULL;
     assert_fails(soft_getaddrinfo(NULL, NULL, NULL, &res), EINVAL);
     assert_int_equal(soft_getaddrinfo("no address", "4711", &hints, &res), EAI_NONAME);
     assert_null(res);
 }
 
-static void resolve_addrinfo_reports_by_event(void **state) {
-    (void)state;
+CHANNEL_TEST(resolve_addrinfo_reports_by_event) {
     struct rdma_cm_id *id = ct_id(channel);
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST}, *res;
     assert_fails(soft_query_addrinfo(id, &res), ENOENT);
@@ -379,8 +360,7 @@ static void resolve_addrinfo_reports_by_event(void **state) {
     soft_destroy_id(id);
 }
 
-static void get_devices_returns_the_device(void **state) {
-    (void)state;
+CHANNEL_TEST(get_devices_returns_the_device) {
     int count = 0;
     struct ibv_context **list = soft_get_devices(&count);
     assert_non_null(list);
@@ -390,34 +370,7 @@ static void get_devices_returns_the_device(void **state) {
     soft_free_devices(list);
 }
 
-#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(privileged_port_needs_privilege), /* forks: before any thread */
-        test(bind_to_an_address_binds_the_device),
-        test(bind_to_the_wildcard_binds_no_device),
-        test(every_local_address_belongs_to_the_device),
-        test(a_link_local_address_needs_its_zone),
-        test(exact_clash_is_eaddrinuse),
-        test(wildcard_clash_is_eaddrnotavail),
-        test(port_is_free_again_after_destroy),
-        test(afonly_lets_both_families_have_a_port),
-        test(backlog_is_clamped),
-        test(resolve_addr_fills_the_route),
-        test(resolve_addr_of_another_host_is_an_addr_error),
-        test(a_source_of_the_other_family_is_einval),
-        test(resolve_keeps_what_was_bound),
-        test(connecting_ids_get_different_source_ports),
-        test(an_option_without_a_value_is_einval),
-        test(ib_path_resolves_the_route),
-        test(ece_is_not_supported),
-        test(getaddrinfo_of_a_server_and_a_client),
-        test(getaddrinfo_without_names_copies_the_hints),
-        test(getaddrinfo_errors),
-        test(resolve_addrinfo_reports_by_event),
-        test(get_devices_returns_the_device),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -42,20 +42,19 @@ static void set_nonblock(struct rdma_event_channel *on) {
 
 /* ---- fetching ------------------------------------------------------------------------------------- */
 
-static void channel_is_close_on_exec(void **state) {
-    (void)state;
+#define CHANNEL_TEST(name) TEST_WITH(setup, teardown, name)
+
+CHANNEL_TEST(channel_is_close_on_exec) {
     assert_true(fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
 }
 
-static void empty_nonblocking_channel_gives_eagain(void **state) {
-    (void)state;
+CHANNEL_TEST(empty_nonblocking_channel_gives_eagain) {
     struct rdma_cm_event *event;
     set_nonblock(channel);
     assert_fails(soft_get_cm_event(channel, &event), EAGAIN);
 }
 
-static void null_arguments_give_einval(void **state) {
-    (void)state;
+CHANNEL_TEST(null_arguments_give_einval) {
     assert_fails(soft_get_cm_event(channel, NULL), EINVAL);
     assert_fails(soft_ack_cm_event(NULL), EINVAL);
     assert_fails(soft_destroy_id(NULL), EINVAL);
@@ -64,8 +63,7 @@ static void null_arguments_give_einval(void **state) {
     assert_fails(soft_create_id(channel, &other, NULL, (enum rdma_port_space)77), EINVAL);
 }
 
-static void fd_is_readable_exactly_while_events_are_queued(void **state) {
-    (void)state;
+CHANNEL_TEST(fd_is_readable_exactly_while_events_are_queued) {
     struct rdma_cm_event *event[2];
     assert_false(ct_readable(channel, 0));
     write_user(id, 0, 1);
@@ -83,8 +81,7 @@ static void on_alarm(int number) {
     (void)number;
 }
 
-static void signal_interrupts_a_blocking_fetch(void **state) {
-    (void)state;
+CHANNEL_TEST(signal_interrupts_a_blocking_fetch) {
     struct sigaction action = {.sa_handler = on_alarm}, old;
     sigaction(SIGALRM, &action, &old); /* no SA_RESTART */
     struct itimerval timer = {.it_value.tv_usec = 20000, .it_interval.tv_usec = 20000};
@@ -109,8 +106,7 @@ static int fetch_many(void *sum) {
     return 0;
 }
 
-static void several_threads_fetch_each_event_once(void **state) {
-    (void)state;
+CHANNEL_TEST(several_threads_fetch_each_event_once) {
     atomic_ulong sum = 0;
     struct ct_thread fetchers[FETCHERS];
     for (int i = 0; i < FETCHERS; i++)
@@ -126,8 +122,7 @@ static void several_threads_fetch_each_event_once(void **state) {
     assert_false(ct_readable(channel, 0));
 }
 
-static void ids_of_a_channel_share_one_fifo(void **state) {
-    (void)state;
+CHANNEL_TEST(ids_of_a_channel_share_one_fifo) {
     struct rdma_cm_id *other = ct_id(channel);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 1);
     write_user(id, 0, 1);
@@ -145,8 +140,7 @@ static void ids_of_a_channel_share_one_fifo(void **state) {
 
 /* ---- rdma_write_cm_event --------------------------------------------------------------------------- */
 
-static void user_event_arrives_verbatim(void **state) {
-    (void)state;
+CHANNEL_TEST(user_event_arrives_verbatim) {
     write_user(id, -12345, 0xfedcba9876543210u);
     struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
     assert_ptr_equal(event->id, id);
@@ -156,8 +150,7 @@ static void user_event_arrives_verbatim(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void only_user_events_may_be_written(void **state) {
-    (void)state;
+CHANNEL_TEST(only_user_events_may_be_written) {
     for (int type = 0; type < 32; type++)
         if (type != SOFT_CM_EVENT_USER)
             assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)type, 0, 0), EINVAL);
@@ -170,8 +163,7 @@ static void write_from_handler(int number) {
     (void)soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, number, 77);
 }
 
-static void user_event_from_a_signal_handler(void **state) {
-    (void)state;
+CHANNEL_TEST(user_event_from_a_signal_handler) {
     struct sigaction action = {.sa_handler = write_from_handler}, old;
     sigaction(SIGUSR1, &action, &old);
     raise(SIGUSR1);
@@ -193,8 +185,7 @@ static void count_from_handler(int number) {
 }
 
 /* The handler runs in the middle of fetches, writes and acknowledgements of the same thread. */
-static void signal_handler_may_write_at_any_instruction(void **state) {
-    (void)state;
+CHANNEL_TEST(signal_handler_may_write_at_any_instruction) {
     struct sigaction action = {.sa_handler = count_from_handler, .sa_flags = SA_RESTART}, old;
     sigaction(SIGALRM, &action, &old);
     struct itimerval timer = {.it_value.tv_usec = 100, .it_interval.tv_usec = 100};
@@ -221,8 +212,7 @@ static void signal_handler_may_write_at_any_instruction(void **state) {
     assert_true(seen > 0);
 }
 
-static void user_events_are_bounded_by_enomem(void **state) {
-    (void)state;
+CHANNEL_TEST(user_events_are_bounded_by_enomem) {
     for (int i = 0; i < SOFT_CM_USER_EVENTS_MAX; i++)
         write_user(id, i, 0);
     assert_fails(soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 0, 0),
@@ -233,8 +223,7 @@ static void user_events_are_bounded_by_enomem(void **state) {
     ct_take(channel, SOFT_CM_EVENT_USER);
 }
 
-static void user_event_in_every_state(void **state) {
-    (void)state;
+CHANNEL_TEST(user_event_in_every_state) {
     struct ct_pair pair;
     ct_pair_up(&pair);
     write_user(pair.listener, 1, 0);
@@ -250,8 +239,7 @@ static void user_event_in_every_state(void **state) {
 
 /* ---- acknowledging and destroying -------------------------------------------------------------------- */
 
-static void destroy_blocks_until_every_fetched_event_is_acked(void **state) {
-    (void)state;
+CHANNEL_TEST(destroy_blocks_until_every_fetched_event_is_acked) {
     write_user(id, 0, 0);
     write_user(id, 0, 0);
     struct rdma_cm_event *first = ct_expect(channel, SOFT_CM_EVENT_USER);
@@ -266,8 +254,7 @@ static void destroy_blocks_until_every_fetched_event_is_acked(void **state) {
     id = NULL;
 }
 
-static void destroy_discards_unfetched_events_and_their_tokens(void **state) {
-    (void)state;
+CHANNEL_TEST(destroy_discards_unfetched_events_and_their_tokens) {
     struct rdma_cm_id *other = ct_id(channel);
     write_user(other, 1, 0);
     write_user(id, 2, 0);
@@ -283,8 +270,7 @@ static int fetch_one(void *out) {
 }
 
 /* A fetcher that took the token of a discarded event goes back to waiting and loses nothing. */
-static void discarding_never_disturbs_a_waiting_fetcher(void **state) {
-    (void)state;
+CHANNEL_TEST(discarding_never_disturbs_a_waiting_fetcher) {
     for (int round = 0; round < 300; round++) {
         struct rdma_cm_event *event = NULL;
         struct rdma_cm_id *other = ct_id(channel);
@@ -303,8 +289,7 @@ static void discarding_never_disturbs_a_waiting_fetcher(void **state) {
     }
 }
 
-static void destroying_the_channel_ends_its_ids(void **state) {
-    (void)state;
+CHANNEL_TEST(destroying_the_channel_ends_its_ids) {
     struct ct_pair pair;
     ct_pair_up(&pair);
     soft_destroy_event_channel(pair.passive_channel); /* ids still on it: peers see them die */
@@ -339,8 +324,7 @@ static bool waits_in(struct rdma_event_channel *of) {
 }
 
 /* As where the kernel holds it: programs end so, with a thread in rdma_get_cm_event. */
-static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
-    (void)state;
+CHANNEL_TEST(whoever_waits_in_a_channel_is_not_woken_by_its_end) {
     struct sigaction action = {.sa_handler = interrupted}, before;
     sigaction(SIGUSR1, &action, &before);
     for (int i = 0; i < 300; i++) {
@@ -366,8 +350,7 @@ static void whoever_waits_in_a_channel_is_not_woken_by_its_end(void **state) {
 
 /* ---- migration ---------------------------------------------------------------------------------------- */
 
-static void migrate_moves_unfetched_events_in_order(void **state) {
-    (void)state;
+CHANNEL_TEST(migrate_moves_unfetched_events_in_order) {
     struct rdma_event_channel *to = soft_create_event_channel();
     struct rdma_cm_id *other = ct_id(to);
     write_user(id, 1, 0);
@@ -395,8 +378,7 @@ static int migrate_call(void *arg) {
     return soft_migrate_id(migration->id, migration->to);
 }
 
-static void migrate_blocks_until_fetched_events_are_acked(void **state) {
-    (void)state;
+CHANNEL_TEST(migrate_blocks_until_fetched_events_are_acked) {
     struct migration migration = {id, soft_create_event_channel()};
     write_user(id, 1, 0);
     struct rdma_cm_event *event = ct_expect(channel, SOFT_CM_EVENT_USER);
@@ -412,8 +394,7 @@ static void migrate_blocks_until_fetched_events_are_acked(void **state) {
     soft_destroy_event_channel(migration.to);
 }
 
-static void migrated_listener_takes_its_requests_along(void **state) {
-    (void)state;
+CHANNEL_TEST(migrated_listener_takes_its_requests_along) {
     struct ct_pair pair;
     ct_pair_listen(&pair);
     pair.active = ct_connect(pair.active_channel, pair.port);
@@ -442,8 +423,7 @@ static int write_until_stopped(void *to) {
 }
 
 /* Written while the id changes channels: every event is on one of them, and the token with it. */
-static void migration_loses_no_event_of_a_concurrent_writer(void **state) {
-    (void)state;
+CHANNEL_TEST(migration_loses_no_event_of_a_concurrent_writer) {
     struct rdma_event_channel *to[2] = {channel, soft_create_event_channel()};
     struct ct_thread writer;
     atomic_store(&stop_writing, false);
@@ -464,33 +444,7 @@ static void migration_loses_no_event_of_a_concurrent_writer(void **state) {
     soft_destroy_event_channel(to[1]);
 }
 
-#define test(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        test(channel_is_close_on_exec),
-        test(empty_nonblocking_channel_gives_eagain),
-        test(null_arguments_give_einval),
-        test(fd_is_readable_exactly_while_events_are_queued),
-        test(signal_interrupts_a_blocking_fetch),
-        test(several_threads_fetch_each_event_once),
-        test(ids_of_a_channel_share_one_fifo),
-        test(user_event_arrives_verbatim),
-        test(only_user_events_may_be_written),
-        test(user_event_from_a_signal_handler),
-        test(signal_handler_may_write_at_any_instruction),
-        test(user_events_are_bounded_by_enomem),
-        test(user_event_in_every_state),
-        test(destroy_blocks_until_every_fetched_event_is_acked),
-        test(destroy_discards_unfetched_events_and_their_tokens),
-        test(discarding_never_disturbs_a_waiting_fetcher),
-        test(destroying_the_channel_ends_its_ids),
-        test(whoever_waits_in_a_channel_is_not_woken_by_its_end),
-        test(migrate_moves_unfetched_events_in_order),
-        test(migrate_blocks_until_fetched_events_are_acked),
-        test(migrated_listener_takes_its_requests_along),
-        test(migration_loses_no_event_of_a_concurrent_writer),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 /* ---- set-up ------------------------------------------------------------------------------------------ */
 
-static void request_carries_addresses_and_context(void **state) {
+CT_WITH(ct_listening, request_carries_addresses_and_context) {
     struct ct_pair *pair = *state;
     pair->listener->context = pair;
     pair->active = ct_id(pair->active_channel);
@@ -32,7 +32,7 @@ static void request_carries_addresses_and_context(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void connection_over_ipv6(void **state) {
+CT_WITH(ct_listening, connection_over_ipv6) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *listener = ct_id(pair->passive_channel);
     struct sockaddr_in6 addr = softcm_in6("::1", 0);
@@ -54,7 +54,7 @@ static void connection_over_ipv6(void **state) {
 }
 
 /* One listener on the wildcard of both families. */
-static void wildcard_listener_hears_every_address(void **state) {
+CT_WITH(ct_listening, wildcard_listener_hears_every_address) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *listener = ct_id(pair->passive_channel);
     struct sockaddr_in6 any = softcm_in6("::", 0);
@@ -80,7 +80,7 @@ static void wildcard_listener_hears_every_address(void **state) {
     soft_destroy_id(listener);
 }
 
-static void many_connections_at_once(void **state) {
+CT_WITH(ct_listening, many_connections_at_once) {
     struct ct_pair *pair = *state;
     enum { COUNT = 200 };
     struct rdma_cm_id *active[COUNT], *passive[COUNT];
@@ -101,7 +101,7 @@ static void many_connections_at_once(void **state) {
 
 /* ---- private data -------------------------------------------------------------------------------------- */
 
-static void private_data_without_data_is_still_there(void **state) {
+CT_WITH(ct_listening, private_data_without_data_is_still_there) {
     struct ct_pair *pair = *state;
     pair->active = ct_connect(pair->active_channel, pair->port);
     struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
@@ -117,7 +117,7 @@ static void private_data_without_data_is_still_there(void **state) {
 
 /* ---- parameters ------------------------------------------------------------------------------------------ */
 
-static void parameters_of_the_request(void **state) {
+CT_WITH(ct_resolved, parameters_of_the_request) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = {.responder_resources = 3,
                                     .initiator_depth = 5,
@@ -139,7 +139,7 @@ static void parameters_of_the_request(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void default_parameters_are_the_device_maximum(void **state) {
+CT_WITH(ct_resolved, default_parameters_are_the_device_maximum) {
     struct ct_pair *pair = *state;
     struct ibv_device_attr device;
     assert_int_equal(soft_query_device(pair->active->verbs, &device), 0);
@@ -161,7 +161,7 @@ static void default_parameters_are_the_device_maximum(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void values_above_the_device_are_einval(void **state) {
+CT_WITH(ct_resolved, values_above_the_device_are_einval) {
     struct ct_pair *pair = *state;
     struct ibv_device_attr device;
     assert_int_equal(soft_query_device(pair->active->verbs, &device), 0);
@@ -176,15 +176,5 @@ static void values_above_the_device_are_einval(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, request_carries_addresses_and_context),
-        CT_WITH(ct_listening, connection_over_ipv6),
-        CT_WITH(ct_listening, wildcard_listener_hears_every_address),
-        CT_WITH(ct_listening, many_connections_at_once),
-        CT_WITH(ct_listening, private_data_without_data_is_still_there),
-        CT_WITH(ct_resolved, parameters_of_the_request),
-        CT_WITH(ct_resolved, default_parameters_are_the_device_maximum),
-        CT_WITH(ct_resolved, values_above_the_device_are_einval),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -5,14 +5,13 @@
  */
 #include "support/softcm.h"
 
-static void c01_unreachable_reaches_the_passive_side(void **state) {
+CT_WITH(ct_requested, c01_unreachable_reaches_the_passive_side) {
     struct ct_pair *pair = *state;
     ct_pair_accept(pair); /* and the active side never answers the reply */
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
-static void c02_event_str_does_not_know_user(void **state) {
-    (void)state;
+TEST(c02_event_str_does_not_know_user) {
     assert_string_equal(soft_event_str(RDMA_CM_EVENT_ADDR_RESOLVED), "RDMA_CM_EVENT_ADDR_RESOLVED");
     assert_string_equal(soft_event_str(RDMA_CM_EVENT_TIMEWAIT_EXIT), "RDMA_CM_EVENT_TIMEWAIT_EXIT");
     assert_string_equal(soft_event_str((enum rdma_cm_event_type)17),
@@ -24,8 +23,7 @@ static void c02_event_str_does_not_know_user(void **state) {
         assert_string_equal(soft_event_str((enum rdma_cm_event_type)unknown[i]), "UNKNOWN EVENT");
 }
 
-static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
-    (void)state;
+TEST(c03_status_may_be_a_positive_errno_or_minus_one) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_id(channel);
     struct rdma_addrinfo hints = {.ai_flags = RAI_NUMERICHOST};
@@ -36,7 +34,7 @@ static void c03_status_may_be_a_positive_errno_or_minus_one(void **state) {
     /* -1: softcm_qp_test, a QP that cannot be moved when the reply is fetched. */
 }
 
-static void c05_backlog_overflow_is_silent(void **state) {
+CT_WITH(ct_listening, c05_backlog_overflow_is_silent) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *small = ct_id(pair->passive_channel);
     uint16_t port = ct_listen(small, 1);
@@ -50,7 +48,7 @@ static void c05_backlog_overflow_is_silent(void **state) {
     soft_destroy_id(small);
 }
 
-static void c06_passive_established_needs_the_active_event_loop(void **state) {
+CT_WITH(ct_requested, c06_passive_established_needs_the_active_event_loop) {
     struct ct_pair *pair = *state;
     ct_pair_accept(pair);
     /* The reply has arrived: its event is there. The passive side still knows nothing. */
@@ -59,7 +57,7 @@ static void c06_passive_established_needs_the_active_event_loop(void **state) {
     ct_confirm(pair->active, pair->passive_channel);
 }
 
-static void c09_rejected_id_is_not_reusable(void **state) {
+CT_WITH(ct_requested, c09_rejected_id_is_not_reusable) {
     struct ct_pair *pair = *state;
     soft_reject(pair->passive, NULL, 0);
     ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED);
@@ -68,7 +66,7 @@ static void c09_rejected_id_is_not_reusable(void **state) {
 }
 
 /* The system's library dereferences NULL here; this device says EINVAL and the request stays. */
-static void c10_accept_null_without_a_qp(void **state) {
+CT_WITH(ct_requested, c10_accept_null_without_a_qp) {
     struct ct_pair *pair = *state;
     assert_fails(soft_accept(pair->passive, NULL), EINVAL);
     ct_pair_accept(pair);
@@ -76,7 +74,7 @@ static void c10_accept_null_without_a_qp(void **state) {
 }
 
 /* The kernel loses them; this device delivers them, and nobody may rely on either. */
-static void c11_user_event_on_an_unaccepted_id(void **state) {
+CT_WITH(ct_requested, c11_user_event_on_an_unaccepted_id) {
     struct ct_pair *pair = *state;
     assert_int_equal(
         soft_write_cm_event(pair->passive, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 5, 6), 0);
@@ -86,8 +84,7 @@ static void c11_user_event_on_an_unaccepted_id(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void c12_synchronous_call_returns_on_any_event(void **state) {
-    (void)state;
+TEST(c12_synchronous_call_returns_on_any_event) {
     struct rdma_cm_id *id = ct_id(NULL);
     struct sockaddr_in dst = softcm_in("127.0.0.1", 4711);
     soft_write_cm_event(id, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, -EXDEV, 0);
@@ -99,7 +96,7 @@ static void c12_synchronous_call_returns_on_any_event(void **state) {
     soft_destroy_id(id);
 }
 
-static void c13_responder_and_initiator_values_arrive_swapped(void **state) {
+CT_WITH(ct_resolved, c13_responder_and_initiator_values_arrive_swapped) {
     struct ct_pair *pair = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.responder_resources = 2;
@@ -119,8 +116,7 @@ static void c13_responder_and_initiator_values_arrive_swapped(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
-    (void)state;
+TEST(c14_wildcard_clash_and_exact_clash_differ) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *exact = ct_id(channel), *any = ct_id(channel);
     struct rdma_cm_id *third = ct_id(channel);
@@ -138,7 +134,7 @@ static void c14_wildcard_clash_and_exact_clash_differ(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void c15_ud_reject_is_unreachable_2(void **state) {
+CT_WITH(ct_listening, c15_ud_reject_is_unreachable_2) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *listener = ct_ud_id(pair->passive_channel);
     uint16_t port = ct_listen(listener, 1);
@@ -157,19 +153,5 @@ static void c15_ud_reject_is_unreachable_2(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_requested, c01_unreachable_reaches_the_passive_side),
-        cmocka_unit_test(c02_event_str_does_not_know_user),
-        cmocka_unit_test(c03_status_may_be_a_positive_errno_or_minus_one),
-        CT_WITH(ct_listening, c05_backlog_overflow_is_silent),
-        CT_WITH(ct_requested, c06_passive_established_needs_the_active_event_loop),
-        CT_WITH(ct_requested, c09_rejected_id_is_not_reusable),
-        CT_WITH(ct_requested, c10_accept_null_without_a_qp),
-        CT_WITH(ct_requested, c11_user_event_on_an_unaccepted_id),
-        cmocka_unit_test(c12_synchronous_call_returns_on_any_event),
-        CT_WITH(ct_resolved, c13_responder_and_initiator_values_arrive_swapped),
-        cmocka_unit_test(c14_wildcard_clash_and_exact_clash_differ),
-        CT_WITH(ct_listening, c15_ud_reject_is_unreachable_2),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -31,8 +31,7 @@ static void ends_close(struct ends *ends) {
     soft_destroy_event_channel(ends->passive_channel);
 }
 
-static void service_nobody_offers_is_unreachable_1(void **state) {
-    (void)state;
+TEST(service_nobody_offers_is_unreachable_1) {
     struct ends ends;
     ends_open(&ends);
     soft_destroy_id(ends.listener);
@@ -45,8 +44,7 @@ static void service_nobody_offers_is_unreachable_1(void **state) {
     ends_close(&ends);
 }
 
-static void request_nobody_answers_is_unreachable(void **state) {
-    (void)state;
+TEST(request_nobody_answers_is_unreachable) {
     struct ends ends;
     ends_open(&ends);
     assert_int_equal(soft_connect(ends.active, NULL), 0);
@@ -58,8 +56,7 @@ static void request_nobody_answers_is_unreachable(void **state) {
 
 /* ---- multicast --------------------------------------------------------------------------------------- */
 
-static void join_reports_the_group(void **state) {
-    (void)state;
+TEST(join_reports_the_group) {
     struct ends ends;
     ends_open(&ends);
     struct sockaddr_in group = softcm_in("239.1.2.3", 0);
@@ -93,8 +90,7 @@ static void join_reports_the_group(void **state) {
     ends_close(&ends); /* leaves by itself */
 }
 
-static void join_needs_a_datagram_id(void **state) {
-    (void)state;
+TEST(join_needs_a_datagram_id) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
@@ -121,8 +117,7 @@ static bool has_left(struct rdma_cm_id *id, const struct cds_list_head *last) {
     return left;
 }
 
-static void leave_waits_for_the_events_of_its_group_only(void **state) {
-    (void)state;
+TEST(leave_waits_for_the_events_of_its_group_only) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct leave leave = {ct_ud_id(channel), softcm_in("239.1.2.3", 0)};
     struct sockaddr_in own = softcm_in("127.0.0.1", 0), other = softcm_in("239.9.9.9", 0);
@@ -143,8 +138,7 @@ static void leave_waits_for_the_events_of_its_group_only(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void leave_discards_unfetched_events_of_its_group(void **state) {
-    (void)state;
+TEST(leave_discards_unfetched_events_of_its_group) {
     skip_emulated("HAS NO PREADV2");
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_ud_id(channel);
@@ -160,13 +154,5 @@ static void leave_discards_unfetched_events_of_its_group(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(service_nobody_offers_is_unreachable_1),
-        cmocka_unit_test(request_nobody_answers_is_unreachable),
-        cmocka_unit_test(join_reports_the_group),
-        cmocka_unit_test(join_needs_a_datagram_id),
-        cmocka_unit_test(leave_waits_for_the_events_of_its_group_only),
-        cmocka_unit_test(leave_discards_unfetched_events_of_its_group),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

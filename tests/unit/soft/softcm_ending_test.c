@@ -11,7 +11,7 @@
 
 /* ---- refusal --------------------------------------------------------------------------------------------- */
 
-static void bound_but_not_listening_is_rejected_8(void **state) {
+CT_WITH(ct_listening, bound_but_not_listening_is_rejected_8) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *bound = ct_id(pair->passive_channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
@@ -21,8 +21,7 @@ static void bound_but_not_listening_is_rejected_8(void **state) {
     soft_destroy_id(bound);
 }
 
-static void port_of_another_address_is_rejected_28(void **state) {
-    (void)state;
+TEST(port_of_another_address_is_rejected_28) {
     struct ct_pair pair;
     ct_pair_listen(&pair); /* on 127.0.0.1 */
     pair.active = ct_id(pair.active_channel);
@@ -37,7 +36,7 @@ static void port_of_another_address_is_rejected_28(void **state) {
     ct_pair_free(&pair);
 }
 
-static void reject_ece_has_its_own_reason(void **state) {
+CT_WITH(ct_requested, reject_ece_has_its_own_reason) {
     struct ct_pair *pair = *state;
     assert_int_equal(soft_reject_ece(pair->passive, NULL, 0), 0);
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), 35);
@@ -67,8 +66,7 @@ static void destroying_is_rejected_28(void **state) {
     ct_pair_free(&pair);
 }
 
-static void destroying_the_listener_rejects_unfetched_requests(void **state) {
-    (void)state;
+TEST(destroying_the_listener_rejects_unfetched_requests) {
     skip_emulated("HAS NO PREADV2");
     struct ct_pair pair;
     ct_pair_listen(&pair);
@@ -83,7 +81,7 @@ static void destroying_the_listener_rejects_unfetched_requests(void **state) {
 
 /* ---- disconnect --------------------------------------------------------------------------------------------- */
 
-static void both_sides_disconnecting_at_once_get_one_event_each(void **state) {
+CT_WITH(ct_connected, both_sides_disconnecting_at_once_get_one_event_each) {
     struct ct_pair *pair = *state;
     assert_int_equal(soft_disconnect(pair->active), 0);
     assert_int_equal(soft_disconnect(pair->passive), 0);
@@ -93,7 +91,7 @@ static void both_sides_disconnecting_at_once_get_one_event_each(void **state) {
     assert_int_equal(ct_take(pair->passive_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
 }
 
-static void unanswered_disconnect_times_out(void **state) {
+CT_WITH(ct_connected, unanswered_disconnect_times_out) {
     struct ct_pair *pair = *state;
     assert_int_equal(soft_disconnect(pair->active), 0);
     ct_take(pair->passive_channel, RDMA_CM_EVENT_DISCONNECTED);
@@ -102,7 +100,7 @@ static void unanswered_disconnect_times_out(void **state) {
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_TIMEWAIT_EXIT), 0);
 }
 
-static void disconnect_needs_a_connection_once_begun(void **state) {
+CT_WITH(ct_listening, disconnect_needs_a_connection_once_begun) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *id = ct_id(pair->active_channel);
     assert_fails(soft_disconnect(id), EINVAL); /* no device */
@@ -116,8 +114,7 @@ static void disconnect_needs_a_connection_once_begun(void **state) {
 
 /* ---- calls in the wrong state ---------------------------------------------------------------------------------- */
 
-static void calls_in_the_wrong_state_are_einval_and_raise_nothing(void **state) {
-    (void)state;
+TEST(calls_in_the_wrong_state_are_einval_and_raise_nothing) {
     struct ct_pair pair;
     struct rdma_conn_param param = ct_param(NULL, 0);
     ct_pair_listen(&pair);
@@ -148,7 +145,7 @@ static void calls_in_the_wrong_state_are_einval_and_raise_nothing(void **state) 
 
 /* ---- timers ------------------------------------------------------------------------------------------------------ */
 
-static void backlog_overflow_is_silent(void **state) {
+CT_WITH(ct_listening, backlog_overflow_is_silent) {
     struct ct_pair *pair = *state;
     soft_destroy_id(pair->listener);
     pair->listener = ct_id(pair->passive_channel);
@@ -169,7 +166,7 @@ static void backlog_overflow_is_silent(void **state) {
     soft_destroy_event_channel(other);
 }
 
-static void dropped_request_is_asked_again(void **state) {
+CT_WITH(ct_listening, dropped_request_is_asked_again) {
     struct ct_pair *pair = *state;
     soft_destroy_id(pair->listener);
     pair->listener = ct_id(pair->passive_channel);
@@ -184,14 +181,14 @@ static void dropped_request_is_asked_again(void **state) {
     soft_destroy_id(second);
 }
 
-static void request_nobody_accepts_is_unreachable(void **state) {
+CT_WITH(ct_requested, request_nobody_accepts_is_unreachable) {
     struct ct_pair *pair = *state;
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
 }
 
 /* ---- the device ---------------------------------------------------------------------------------------------------- */
 
-static void address_change_reaches_the_ids_on_it(void **state) {
+CT_WITH(ct_connected, address_change_reaches_the_ids_on_it) {
     struct ct_pair *pair = *state;
     struct sockaddr_in changed = softcm_in("127.0.0.1", 0), other = softcm_in("127.0.0.9", 0);
     soft_lock();
@@ -204,7 +201,7 @@ static void address_change_reaches_the_ids_on_it(void **state) {
     ct_take(pair->passive_channel, RDMA_CM_EVENT_ADDR_CHANGE); /* connection */
 }
 
-static void device_removal_reaches_every_id_on_it(void **state) {
+CT_WITH(ct_connected, device_removal_reaches_every_id_on_it) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *unbound = ct_id(pair->active_channel);
     struct rdma_cm_id *wildcard = ct_id(pair->active_channel);
@@ -233,28 +230,14 @@ static void device_removal_reaches_every_id_on_it(void **state) {
     soft_destroy_id(wildcard);
 }
 
+TEST_CASES(ROW(destroying_an_unanswered_request_is_rejected_28, destroying_is_rejected_28,
+               early_end, .accepted = false),
+           ROW(destroying_after_accept_is_rejected_28, destroying_is_rejected_28, early_end,
+               .accepted = true),
+           ROW(destroying_instead_of_establishing_is_rejected_28, destroying_is_rejected_28,
+               early_end, .accepted = true, .by_the_asker = true));
+
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, bound_but_not_listening_is_rejected_8),
-        cmocka_unit_test(port_of_another_address_is_rejected_28),
-        CT_WITH(ct_requested, reject_ece_has_its_own_reason),
-        ROW(destroying_an_unanswered_request_is_rejected_28, destroying_is_rejected_28, early_end,
-            .accepted = false),
-        cmocka_unit_test(destroying_the_listener_rejects_unfetched_requests),
-        ROW(destroying_after_accept_is_rejected_28, destroying_is_rejected_28, early_end,
-            .accepted = true),
-        ROW(destroying_instead_of_establishing_is_rejected_28, destroying_is_rejected_28, early_end,
-            .accepted = true, .by_the_asker = true),
-        CT_WITH(ct_connected, both_sides_disconnecting_at_once_get_one_event_each),
-        CT_WITH(ct_connected, unanswered_disconnect_times_out),
-        CT_WITH(ct_listening, disconnect_needs_a_connection_once_begun),
-        cmocka_unit_test(calls_in_the_wrong_state_are_einval_and_raise_nothing),
-        CT_WITH(ct_listening, backlog_overflow_is_silent),
-        CT_WITH(ct_listening, dropped_request_is_asked_again),
-        CT_WITH(ct_requested, request_nobody_accepts_is_unreachable),
-        CT_WITH(ct_connected, address_change_reaches_the_ids_on_it),
-        CT_WITH(ct_connected, device_removal_reaches_every_id_on_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

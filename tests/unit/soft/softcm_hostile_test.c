@@ -110,7 +110,7 @@ static int barrier(struct ct_pair *pair, struct soft_peer **peer) {
     return others;
 }
 
-static void wrong_sizes_and_types_are_ignored(void **state) {
+CT_WITH(ct_listening, wrong_sizes_and_types_are_ignored) {
     struct ct_pair *pair = *state;
     struct soft_peer *peer = way_in(pair);
     uint8_t bytes[SOFT_MSG_BYTES_MAX] = {0};
@@ -144,7 +144,7 @@ static void wrong_sizes_and_types_are_ignored(void **state) {
 }
 
 /* Real numbers of real ids, from somebody they are not connected with. */
-static void foreign_messages_do_not_touch_a_connection(void **state) {
+CT_WITH(ct_connected, foreign_messages_do_not_touch_a_connection) {
     struct ct_pair *pair = *state;
     struct soft_peer *peer = way_in(pair);
     struct soft_cm_id *ends[2] = {soft_cm_id_of(pair->active), soft_cm_id_of(pair->passive)};
@@ -180,7 +180,7 @@ static void foreign_messages_do_not_touch_a_connection(void **state) {
     release(peer);
 }
 
-static void stale_numbers_find_nothing(void **state) {
+CT_WITH(ct_listening, stale_numbers_find_nothing) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *id = ct_id(pair->active_channel);
     uint64_t number = soft_cm_id_of(id)->number;
@@ -196,8 +196,7 @@ static void stale_numbers_find_nothing(void **state) {
     soft_destroy_id(id);
 }
 
-static void flood_of_requests_is_bounded_by_the_backlog(void **state) {
-    (void)state;
+TEST(flood_of_requests_is_bounded_by_the_backlog) {
     struct ct_pair pair;
     ct_pair_listen(&pair); /* backlog 16 */
     struct soft_peer *peer = way_in(&pair);
@@ -239,7 +238,7 @@ static size_t random_message(struct ct_pair *pair, uint32_t kind, uint64_t *word
     return sizes[kind];
 }
 
-static void random_messages(void **state) {
+CT_WITH(ct_connected, random_messages) {
     struct ct_pair *pair = *state;
     struct soft_peer *peer = way_in(pair);
     int others = 0;
@@ -277,12 +276,5 @@ static void random_messages(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, wrong_sizes_and_types_are_ignored),
-        CT_WITH(ct_connected, foreign_messages_do_not_touch_a_connection),
-        CT_WITH(ct_listening, stale_numbers_find_nothing),
-        cmocka_unit_test(flood_of_requests_is_bounded_by_the_backlog),
-        CT_WITH(ct_connected, random_messages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

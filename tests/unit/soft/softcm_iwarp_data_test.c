@@ -18,7 +18,7 @@ static int post(struct sv_end *e, enum ibv_wr_opcode opcode, struct ibv_sge sge,
     return ibv_post_send(e->qp, &wr, &bad);
 }
 
-static void immediate_data_and_atomics_are_not_taken(void **state) {
+IWARP_WITH(iwarp_connected, immediate_data_and_atomics_are_not_taken) {
     struct iwarp_ends *s = *state;
     static const enum ibv_wr_opcode missing[] = {IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_SEND_WITH_IMM,
                                                  IBV_WR_ATOMIC_CMP_AND_SWP,
@@ -29,7 +29,7 @@ static void immediate_data_and_atomics_are_not_taken(void **state) {
     iwarp_message(&s->dialer, &s->listener); /* nothing is stuck */
 }
 
-static void a_read_needs_a_sink_that_may_be_written(void **state) {
+IWARP_WITH(iwarp_connected, a_read_needs_a_sink_that_may_be_written) {
     struct iwarp_ends *s = *state;
     const int sink = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
     struct ibv_mr *open = soft_reg_mr(s->dialer.pd, s->dialer.buf, 4096, sink);
@@ -53,7 +53,7 @@ static void a_read_needs_a_sink_that_may_be_written(void **state) {
     assert_int_equal(soft_dereg_mr(open) | soft_dereg_mr(closed) | soft_dereg_mr(source), 0);
 }
 
-static void nothing_that_is_posted_in_err_completes(void **state) {
+IWARP_WITH(iwarp_connected, nothing_that_is_posted_in_err_completes) {
     struct iwarp_ends *s = *state;
     assert_int_equal(sv_to(&s->dialer, IBV_QPS_ERR), 0);
     iwarp_expect_flushed(&s->dialer); /* before the call returned */
@@ -63,7 +63,7 @@ static void nothing_that_is_posted_in_err_completes(void **state) {
 }
 
 /* There is no RNR: nobody waits for a receive. */
-static void a_send_without_a_receive_ends_the_connection(void **state) {
+IWARP_WITH(iwarp_connected, a_send_without_a_receive_ends_the_connection) {
     struct iwarp_ends *s = *state;
     for (unsigned i = 0; i <= RECEIVES; i++)
         assert_int_equal(sv_send(&s->dialer, i, 4096, 40, 0), 0);
@@ -76,7 +76,7 @@ static void a_send_without_a_receive_ends_the_connection(void **state) {
 }
 
 /* A refused WRITE was sent all the same; nothing was written, and the connection ends. */
-static void a_refused_write_is_not_told_to_who_wrote(void **state) {
+IWARP_WITH(iwarp_connected, a_refused_write_is_not_told_to_who_wrote) {
     struct iwarp_ends *s = *state;
     struct ibv_mr *closed =
         soft_reg_mr(s->listener.pd, s->listener.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
@@ -95,7 +95,7 @@ static void a_refused_write_is_not_told_to_who_wrote(void **state) {
     assert_int_equal(soft_dereg_mr(closed), 0);
 }
 
-static void one_send_before_the_connection_blocks_the_queue_for_good(void **state) {
+IWARP_WITH(iwarp_listening, one_send_before_the_connection_blocks_the_queue_for_good) {
     struct iwarp_ends *s = *state;
     assert_int_equal(sv_send(&s->dialer, 1, 4096, 40, IBV_SEND_SIGNALED), ENOTCONN);
     struct rdma_conn_param param = iwarp_param(&s->dialer, NULL, 0);
@@ -109,30 +109,20 @@ static void one_send_before_the_connection_blocks_the_queue_for_good(void **stat
     sv_stays_empty(s->dialer.scq, s->listener.rcq);
 }
 
-static void a_listener_that_speaks_first_loses_its_connection(void **state) {
+IWARP_WITH(iwarp_connected, a_listener_that_speaks_first_loses_its_connection) {
     struct iwarp_ends *s = *state;
     (void)sv_send(&s->listener, 1, 4096, 40, IBV_SEND_SIGNALED);
     assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     iwarp_expect_flushed(&s->dialer);
 }
 
-static void a_listener_that_has_heard_may_speak(void **state) {
+IWARP_WITH(iwarp_connected, a_listener_that_has_heard_may_speak) {
     struct iwarp_ends *s = *state;
     iwarp_message(&s->dialer, &s->listener);
     iwarp_message(&s->listener, &s->dialer);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IWARP_WITH(iwarp_connected, immediate_data_and_atomics_are_not_taken),
-        IWARP_WITH(iwarp_connected, a_read_needs_a_sink_that_may_be_written),
-        IWARP_WITH(iwarp_connected, nothing_that_is_posted_in_err_completes),
-        IWARP_WITH(iwarp_connected, a_send_without_a_receive_ends_the_connection),
-        IWARP_WITH(iwarp_connected, a_refused_write_is_not_told_to_who_wrote),
-        IWARP_WITH(iwarp_listening, one_send_before_the_connection_blocks_the_queue_for_good),
-        IWARP_WITH(iwarp_connected, a_listener_that_speaks_first_loses_its_connection),
-        IWARP_WITH(iwarp_connected, a_listener_that_has_heard_may_speak),
-    };
     iwarp_start();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -7,7 +7,7 @@
 
 /* ---- it comes about ---------------------------------------------------------------------------------- */
 
-static void a_request_shows_exact_data_and_no_queue_pair(void **state) {
+IWARP_WITH(iwarp_listening, a_request_shows_exact_data_and_no_queue_pair) {
     struct iwarp_ends *s = *state;
     struct rdma_conn_param param = iwarp_param(&s->dialer, "dialer", 6);
     param.responder_resources = 5;
@@ -26,7 +26,7 @@ static void a_request_shows_exact_data_and_no_queue_pair(void **state) {
     assert_int_equal(sv_state(&s->listener), IBV_QPS_INIT);
 }
 
-static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up(void **state) {
+IWARP_WITH(iwarp_requested, the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up) {
     struct iwarp_ends *s = *state;
     struct rdma_conn_param param = iwarp_param(&s->listener, "hello", 5);
     param.responder_resources = 0;
@@ -49,14 +49,14 @@ static void the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up
     iwarp_message(&s->listener, &s->dialer);
 }
 
-static void the_device_moves_the_queue_pair_and_nobody_else(void **state) {
+IWARP_WITH(iwarp_listening, the_device_moves_the_queue_pair_and_nobody_else) {
     struct iwarp_ends *s = *state;
     assert_int_equal(sv_to_rtr(&s->dialer, 1), 0);
     assert_int_equal(sv_state(&s->dialer), IBV_QPS_INIT);
     assert_int_equal(sv_to_rts(&s->dialer), EINVAL);
 }
 
-static void attributes_say_next_to_nothing(void **state) {
+IWARP_WITH(iwarp_listening, attributes_say_next_to_nothing) {
     struct iwarp_ends *s = *state;
     int mask, basic = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
     for (int to = IBV_QPS_INIT; to <= IBV_QPS_RTS; to++) {
@@ -78,7 +78,7 @@ static void attributes_say_next_to_nothing(void **state) {
     assert_int_equal(soft_reject(s->cm.passive, NULL, 0), 0);
 }
 
-static void a_queue_pair_that_is_not_there_is_einval(void **state) {
+IWARP_WITH(iwarp_listening, a_queue_pair_that_is_not_there_is_einval) {
     struct iwarp_ends *s = *state;
     struct rdma_conn_param param = ct_param(NULL, 0);
     param.qp_num = 0xffffff;
@@ -93,7 +93,7 @@ static void a_queue_pair_that_is_not_there_is_einval(void **state) {
 
 /* ---- it does not ------------------------------------------------------------------------------------- */
 
-static void nobody_listening_fails_the_call_and_the_id_connects_again(void **state) {
+IWARP_WITH(iwarp_listening, nobody_listening_fails_the_call_and_the_id_connects_again) {
     struct iwarp_ends *s = *state;
     struct rdma_conn_param param = iwarp_param(&s->dialer, NULL, 0);
     struct sockaddr_in addr = softcm_in("127.0.0.1", s->cm.port);
@@ -125,7 +125,7 @@ static void nobody_listening_fails_the_call_and_the_id_connects_again(void **sta
     assert_int_equal(soft_reject(s->cm.passive, NULL, 0), 0);
 }
 
-static void a_refusal_has_exact_data_and_flushes_receives_before_it_is_told(void **state) {
+IWARP_WITH(iwarp_requested, a_refusal_has_exact_data_and_flushes_receives_before_it_is_told) {
     struct iwarp_ends *s = *state;
     assert_int_equal(soft_reject(s->cm.passive, "no", 2), 0);
     struct rdma_cm_event *event = ct_expect(s->cm.active_channel, RDMA_CM_EVENT_REJECTED);
@@ -139,7 +139,7 @@ static void a_refusal_has_exact_data_and_flushes_receives_before_it_is_told(void
     assert_fails(soft_connect(s->cm.active, &param), EINVAL);
 }
 
-static void a_request_that_is_destroyed_is_refused_without_data(void **state) {
+IWARP_WITH(iwarp_requested, a_request_that_is_destroyed_is_refused_without_data) {
     struct iwarp_ends *s = *state;
     assert_int_equal(soft_destroy_id(s->cm.passive), 0);
     s->cm.passive = NULL;
@@ -149,7 +149,7 @@ static void a_request_that_is_destroyed_is_refused_without_data(void **state) {
     soft_ack_cm_event(event);
 }
 
-static void too_much_data_is_refused(void **state) {
+IWARP_WITH(iwarp_listening, too_much_data_is_refused) {
     struct iwarp_ends *s = *state;
     uint8_t data[255] = {1};
     struct rdma_conn_param param = iwarp_param(&s->dialer, data, 252);
@@ -158,8 +158,7 @@ static void too_much_data_is_refused(void **state) {
     assert_false(ct_readable(s->cm.passive_channel, 0));
 }
 
-static void two_hundred_and_fifty_one_bytes_arrive(void **state) {
-    (void)state;
+TEST(two_hundred_and_fifty_one_bytes_arrive) {
     struct iwarp_ends s;
     uint8_t data[251];
     sv_fill(data, sizeof data, 3);
@@ -174,7 +173,7 @@ static void two_hundred_and_fifty_one_bytes_arrive(void **state) {
     iwarp_close(&s);
 }
 
-static void a_dialer_that_is_not_answered_in_time_gives_up(void **state) {
+IWARP_WITH(iwarp_requested, a_dialer_that_is_not_answered_in_time_gives_up) {
     struct iwarp_ends *s = *state;
     assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
     assert_int_equal(sv_state(&s->dialer), IBV_QPS_ERR);
@@ -198,7 +197,7 @@ static int destroy_qp_call(void *qp) {
     return soft_destroy_qp(qp);
 }
 
-static void an_id_that_waits_for_its_answer_is_destroyed_when_that_came(void **state) {
+IWARP_WITH(iwarp_requested, an_id_that_waits_for_its_answer_is_destroyed_when_that_came) {
     struct iwarp_ends *s = *state;
     struct ct_thread blocked;
     ct_thread_start(&blocked, softcm_destroy_call, s->cm.active);
@@ -208,7 +207,7 @@ static void an_id_that_waits_for_its_answer_is_destroyed_when_that_came(void **s
     s->cm.active = NULL;
 }
 
-static void a_queue_pair_that_waits_for_the_answer_is_destroyed_when_that_came(void **state) {
+IWARP_WITH(iwarp_requested, a_queue_pair_that_waits_for_the_answer_is_destroyed_when_that_came) {
     struct iwarp_ends *s = *state;
     struct ct_thread blocked;
     ct_thread_start(&blocked, destroy_qp_call, s->dialer.qp);
@@ -228,7 +227,7 @@ static void ended(struct iwarp_ends *s) {
     assert_int_equal(ct_take(s->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
-static void hanging_up_ends_both_sides_at_once_and_for_good(void **state) {
+IWARP_WITH(iwarp_connected, hanging_up_ends_both_sides_at_once_and_for_good) {
     struct iwarp_ends *s = *state;
     assert_int_equal(soft_disconnect(s->cm.active), 0);
     iwarp_expect_flushed(&s->dialer);
@@ -242,7 +241,7 @@ static void hanging_up_ends_both_sides_at_once_and_for_good(void **state) {
     assert_int_equal(soft_cm_id_of(s->cm.passive)->conn.timer.due_ns, 0);
 }
 
-static void what_was_sent_before_hanging_up_arrives(void **state) {
+IWARP_WITH(iwarp_connected, what_was_sent_before_hanging_up_arrives) {
     struct iwarp_ends *s = *state;
     sv_fill(s->dialer.buf + 4096, 40, 5);
     assert_int_equal(sv_send(&s->dialer, 1, 4096, 40, IBV_SEND_SIGNALED), 0);
@@ -254,7 +253,7 @@ static void what_was_sent_before_hanging_up_arrives(void **state) {
     assert_int_equal(sv_poll(s->listener.rcq).status, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void an_error_of_the_queue_pair_is_the_end_of_the_connection(void **state) {
+IWARP_WITH(iwarp_connected, an_error_of_the_queue_pair_is_the_end_of_the_connection) {
     struct iwarp_ends *s = *state;
     assert_int_equal(sv_to(&s->listener, IBV_QPS_ERR), 0);
     iwarp_expect_flushed(&s->listener); /* before the call returned */
@@ -262,14 +261,14 @@ static void an_error_of_the_queue_pair_is_the_end_of_the_connection(void **state
     iwarp_expect_flushed(&s->dialer);
 }
 
-static void destroying_the_queue_pair_is_the_end_of_the_connection(void **state) {
+IWARP_WITH(iwarp_connected, destroying_the_queue_pair_is_the_end_of_the_connection) {
     struct iwarp_ends *s = *state;
     assert_int_equal(soft_destroy_qp(s->dialer.qp), 0);
     s->dialer.qp = NULL;
     ended(s);
 }
 
-static void destroying_the_id_is_the_end_of_the_connection(void **state) {
+IWARP_WITH(iwarp_connected, destroying_the_id_is_the_end_of_the_connection) {
     struct iwarp_ends *s = *state;
     assert_int_equal(soft_destroy_id(s->cm.active), 0);
     s->cm.active = NULL;
@@ -279,29 +278,6 @@ static void destroying_the_id_is_the_end_of_the_connection(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        IWARP_WITH(iwarp_listening, a_request_shows_exact_data_and_no_queue_pair),
-        IWARP_WITH(iwarp_requested,
-                   the_answer_is_established_with_exact_data_and_the_queue_pairs_are_up),
-        IWARP_WITH(iwarp_listening, the_device_moves_the_queue_pair_and_nobody_else),
-        IWARP_WITH(iwarp_listening, attributes_say_next_to_nothing),
-        IWARP_WITH(iwarp_listening, a_queue_pair_that_is_not_there_is_einval),
-        IWARP_WITH(iwarp_listening, nobody_listening_fails_the_call_and_the_id_connects_again),
-        IWARP_WITH(iwarp_requested,
-                   a_refusal_has_exact_data_and_flushes_receives_before_it_is_told),
-        IWARP_WITH(iwarp_requested, a_request_that_is_destroyed_is_refused_without_data),
-        IWARP_WITH(iwarp_listening, too_much_data_is_refused),
-        cmocka_unit_test(two_hundred_and_fifty_one_bytes_arrive),
-        IWARP_WITH(iwarp_requested, a_dialer_that_is_not_answered_in_time_gives_up),
-        IWARP_WITH(iwarp_requested, an_id_that_waits_for_its_answer_is_destroyed_when_that_came),
-        IWARP_WITH(iwarp_requested,
-                   a_queue_pair_that_waits_for_the_answer_is_destroyed_when_that_came),
-        IWARP_WITH(iwarp_connected, hanging_up_ends_both_sides_at_once_and_for_good),
-        IWARP_WITH(iwarp_connected, what_was_sent_before_hanging_up_arrives),
-        IWARP_WITH(iwarp_connected, an_error_of_the_queue_pair_is_the_end_of_the_connection),
-        IWARP_WITH(iwarp_connected, destroying_the_queue_pair_is_the_end_of_the_connection),
-        IWARP_WITH(iwarp_connected, destroying_the_id_is_the_end_of_the_connection),
-    };
     iwarp_start();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

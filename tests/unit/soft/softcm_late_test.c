@@ -19,8 +19,7 @@ static void listen_on(struct rdma_cm_id *id, uint16_t port) {
     assert_int_equal(soft_listen(id, 4), 0);
 }
 
-static void a_listener_that_comes_late_is_found(void **state) {
-    (void)state;
+TEST(a_listener_that_comes_late_is_found) {
     struct ct_pair pair;
     uint16_t port = free_port(&pair);
     pair.active = ct_connect(pair.active_channel, port); /* asked, and there was nobody */
@@ -33,8 +32,7 @@ static void a_listener_that_comes_late_is_found(void **state) {
     ct_pair_free(&pair);
 }
 
-static void one_that_is_bound_and_listens_late_is_found(void **state) {
-    (void)state;
+TEST(one_that_is_bound_and_listens_late_is_found) {
     struct ct_pair pair;
     uint16_t port = free_port(&pair);
     pair.listener = ct_id(pair.passive_channel);
@@ -55,8 +53,7 @@ static void one_that_is_bound_and_listens_late_is_found(void **state) {
     ct_pair_free(&pair);
 }
 
-static void a_late_listener_of_datagrams_is_found(void **state) {
-    (void)state;
+TEST(a_late_listener_of_datagrams_is_found) {
     struct ct_pair pair;
     uint16_t port = free_port(&pair);
     pair.active = ct_ud_id(pair.active_channel);
@@ -69,8 +66,7 @@ static void a_late_listener_of_datagrams_is_found(void **state) {
     ct_pair_free(&pair);
 }
 
-static void who_waits_for_a_listener_can_be_destroyed(void **state) {
-    (void)state;
+TEST(who_waits_for_a_listener_can_be_destroyed) {
     struct ct_pair pair;
     uint16_t port = free_port(&pair);
     pair.active = ct_connect(pair.active_channel, port);
@@ -91,11 +87,5 @@ static void who_waits_for_a_listener_can_be_destroyed(void **state) {
 int main(void) {
     softcm_start();
     setenv("SLUICE_SOFT_CM_REFUSE_MS", "600000", 1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_listener_that_comes_late_is_found),
-        cmocka_unit_test(one_that_is_bound_and_listens_late_is_found),
-        cmocka_unit_test(a_late_listener_of_datagrams_is_found),
-        cmocka_unit_test(who_waits_for_a_listener_can_be_destroyed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -61,13 +61,11 @@ static void stay_inside(void) {
     soft_destroy_event_channel(channel);
 }
 
-static void off_makes_no_socket_of_the_internet_family(void **state) {
-    (void)state;
+TEST(off_makes_no_socket_of_the_internet_family) {
     network_child("off", stay_inside);
 }
 
-static void a_word_that_is_no_setting_is_off(void **state) {
-    (void)state;
+TEST(a_word_that_is_no_setting_is_off) {
     network_child("yes please", stay_inside);
 }
 
@@ -85,8 +83,7 @@ static void go_outside(void) {
     soft_destroy_event_channel(channel);
 }
 
-static void by_default_a_wildcard_opens_a_port_and_a_local_address_none(void **state) {
-    (void)state;
+TEST(by_default_a_wildcard_opens_a_port_and_a_local_address_none) {
     network_child(NULL, go_outside);
     network_child("on", go_outside);
 }
@@ -103,17 +100,6 @@ static void go_over_tcp(void) {
     soft_destroy_event_channel(channel);
 }
 
-static void required_it_goes_over_tcp_within_the_host(void **state) {
-    (void)state;
+TEST(required_it_goes_over_tcp_within_the_host) {
     network_child("require", go_over_tcp);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(off_makes_no_socket_of_the_internet_family),
-        cmocka_unit_test(a_word_that_is_no_setting_is_off),
-        cmocka_unit_test(by_default_a_wildcard_opens_a_port_and_a_local_address_none),
-        cmocka_unit_test(required_it_goes_over_tcp_within_the_host),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

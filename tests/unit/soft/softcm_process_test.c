@@ -208,8 +208,7 @@ static void local_connect_up(struct local *local, uint16_t port) {
     assert_int_equal(soft_establish(local->id), 0);
 }
 
-static void connection_between_processes(void **state) {
-    (void)state;
+TEST(connection_between_processes) {
     struct other server;
     struct local local;
     start(&server, "server", "establish", "127.0.0.1");
@@ -223,8 +222,7 @@ static void connection_between_processes(void **state) {
     local_close(&local);
 }
 
-static void kill_of_a_listener_frees_its_port(void **state) {
-    (void)state;
+TEST(kill_of_a_listener_frees_its_port) {
     struct other server;
     struct local local;
     start(&server, "server", "listen", "127.0.0.1");
@@ -282,8 +280,7 @@ static void kill_of_a_server(void **state) {
 }
 
 /* Whom a request goes to is remembered from the last one, and found out again where that was wrong. */
-static void a_port_that_changed_hands_is_found_again(void **state) {
-    (void)state;
+TEST(a_port_that_changed_hands_is_found_again) {
     struct other server;
     struct local local;
     start(&server, "server", "move", "127.0.0.1");
@@ -321,8 +318,7 @@ static void a_port_that_changed_hands_is_found_again(void **state) {
 }
 
 /* The listener here, the client killed at each step. */
-static void kill_of_the_asking_side(void **state) {
-    (void)state;
+TEST(kill_of_the_asking_side) {
     const char *const steps[] = {"ask", "response", "establish"};
     for (int i = 0; i < 3; i++) {
         struct other client;
@@ -360,8 +356,7 @@ static void kill_of_the_asking_side(void **state) {
     }
 }
 
-static void conflicts_between_processes(void **state) {
-    (void)state;
+TEST(conflicts_between_processes) {
     struct other server;
     struct local local;
     local_open(&local);
@@ -382,8 +377,7 @@ static void conflicts_between_processes(void **state) {
     local_close(&local);
 }
 
-static void wildcard_of_another_process_is_in_the_way(void **state) {
-    (void)state;
+TEST(wildcard_of_another_process_is_in_the_way) {
     struct other server;
     struct local local;
     local_open(&local);
@@ -418,7 +412,7 @@ static int failures(struct local *local, struct rdma_cm_id *listener) {
     return bad;
 }
 
-static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
+CT_WITH(ct_connected, forked_child_gets_eperm_and_the_parent_is_unharmed) {
     struct ct_pair *pair = *state;
     soft_write_cm_event(pair->active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 3, 0);
     pid_t child = fork();
@@ -445,7 +439,7 @@ static void forked_child_gets_eperm_and_the_parent_is_unharmed(void **state) {
 #endif
 
 #ifndef NO_THREADS_AFTER_FORK
-static void forked_child_starts_afresh(void **state) {
+CT_WITH(ct_listening, forked_child_starts_afresh) {
     struct ct_pair *pair = *state;
     int out[2];
     assert_int_equal(pipe(out), 0);
@@ -468,34 +462,23 @@ static void forked_child_starts_afresh(void **state) {
 }
 #endif
 
+TEST_CASES(ROW(kill_of_a_connected_peer_disconnects, kill_of_a_server, kill, "establish", "0.0.0.0",
+               .connected = true, .last = "established", .event = RDMA_CM_EVENT_DISCONNECTED),
+           ROW(kill_is_seen_though_a_forked_child_lives_on, kill_of_a_server, kill, "fork",
+               "127.0.0.1", .connected = true, .forks = true, .last = "established",
+               .event = RDMA_CM_EVENT_DISCONNECTED),
+           ROW(kill_with_our_request_unanswered_is_rejected_28, kill_of_a_server, kill, "request",
+               "127.0.0.1", .asked_for_time = true, .event = RDMA_CM_EVENT_REJECTED, .status = 28),
+           ROW(kill_before_it_asked_for_time_is_rejected_28, kill_of_a_server, kill, "request",
+               "127.0.0.1", .event = RDMA_CM_EVENT_REJECTED, .status = 28),
+           ROW(kill_after_the_reply_is_rejected_28, kill_of_a_server, kill, "accept", "127.0.0.1",
+               .replied = true, .last = "accepted", .event = RDMA_CM_EVENT_REJECTED, .status = 28));
+
 int main(int argc, char **argv) {
     softcm_start();
     if (argc == 4 && !strcmp(argv[1], "server"))
         role_server(argv[2], argv[3]);
     if (argc == 4 && !strcmp(argv[1], "client"))
         role_client(argv[2], atoi(argv[3]));
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connection_between_processes),
-        ROW(kill_of_a_connected_peer_disconnects, kill_of_a_server, kill, "establish", "0.0.0.0",
-            .connected = true, .last = "established", .event = RDMA_CM_EVENT_DISCONNECTED),
-        ROW(kill_is_seen_though_a_forked_child_lives_on, kill_of_a_server, kill, "fork",
-            "127.0.0.1", .connected = true, .forks = true, .last = "established",
-            .event = RDMA_CM_EVENT_DISCONNECTED),
-        cmocka_unit_test(kill_of_a_listener_frees_its_port),
-        ROW(kill_with_our_request_unanswered_is_rejected_28, kill_of_a_server, kill, "request",
-            "127.0.0.1", .asked_for_time = true, .event = RDMA_CM_EVENT_REJECTED, .status = 28),
-        ROW(kill_before_it_asked_for_time_is_rejected_28, kill_of_a_server, kill, "request",
-            "127.0.0.1", .event = RDMA_CM_EVENT_REJECTED, .status = 28),
-        cmocka_unit_test(a_port_that_changed_hands_is_found_again),
-        ROW(kill_after_the_reply_is_rejected_28, kill_of_a_server, kill, "accept", "127.0.0.1",
-            .replied = true, .last = "accepted", .event = RDMA_CM_EVENT_REJECTED, .status = 28),
-        cmocka_unit_test(kill_of_the_asking_side),
-        cmocka_unit_test(conflicts_between_processes),
-        cmocka_unit_test(wildcard_of_another_process_is_in_the_way),
-        CT_WITH(ct_connected, forked_child_gets_eperm_and_the_parent_is_unharmed),
-#ifndef NO_THREADS_AFTER_FORK
-        CT_WITH(ct_listening, forked_child_starts_afresh),
-#endif
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

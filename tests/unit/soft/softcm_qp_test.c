@@ -43,7 +43,7 @@ static void qp_pair_free(struct ct_pair *pair) {
 
 /* ---- the QP on the id ------------------------------------------------------------------------------ */
 
-static void pd_of_another_context_is_einval(void **state) {
+CT_WITH(ct_resolved, pd_of_another_context_is_einval) {
     struct ct_pair *pair = *state;
     struct ibv_context *context = soft_open_device(pair->active->verbs->device);
     struct ibv_pd *pd = soft_alloc_pd(context);
@@ -54,8 +54,7 @@ static void pd_of_another_context_is_einval(void **state) {
     soft_close_device(context);
 }
 
-static void connection_moves_both_qps(void **state) {
-    (void)state;
+TEST(connection_moves_both_qps) {
     struct ct_pair pair;
     qp_pair_accept(&pair);
     assert_int_equal(state_of(pair.passive->qp), IBV_QPS_RTS); /* before the reply was sent */
@@ -71,8 +70,7 @@ static void connection_moves_both_qps(void **state) {
     qp_pair_free(&pair);
 }
 
-static void connected_qps_point_at_each_other(void **state) {
-    (void)state;
+TEST(connected_qps_point_at_each_other) {
     struct ct_pair pair;
     qp_pair_up(&pair);
     struct ibv_qp_attr active, passive;
@@ -92,8 +90,7 @@ static void connected_qps_point_at_each_other(void **state) {
 }
 
 /* The QP cannot be moved when the reply is fetched; what follows on the id is swallowed. */
-static void connect_error_is_minus_one_and_the_last_word(void **state) {
-    (void)state;
+TEST(connect_error_is_minus_one_and_the_last_word) {
     struct ct_pair pair;
     qp_pair_accept(&pair);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -111,7 +108,7 @@ static void connect_error_is_minus_one_and_the_last_word(void **state) {
     ct_pair_free(&pair);
 }
 
-static void accept_with_an_unusable_qp_leaves_the_request_unanswered(void **state) {
+CT_WITH(ct_requested, accept_with_an_unusable_qp_leaves_the_request_unanswered) {
     struct ct_pair *pair = *state;
     create_qp(pair->passive);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -126,7 +123,7 @@ static void accept_with_an_unusable_qp_leaves_the_request_unanswered(void **stat
 
 /* ---- attributes for others ------------------------------------------------------------------------- */
 
-static void the_path_takes_the_largest_mtu(void **state) {
+CT_WITH(ct_requested, the_path_takes_the_largest_mtu) {
     struct ct_pair *pair = *state;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
     int mask = 0;
@@ -137,13 +134,5 @@ static void the_path_takes_the_largest_mtu(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_resolved, pd_of_another_context_is_einval),
-        cmocka_unit_test(connection_moves_both_qps),
-        cmocka_unit_test(connected_qps_point_at_each_other),
-        cmocka_unit_test(connect_error_is_minus_one_and_the_last_word),
-        CT_WITH(ct_requested, accept_with_an_unusable_qp_leaves_the_request_unanswered),
-        CT_WITH(ct_requested, the_path_takes_the_largest_mtu),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

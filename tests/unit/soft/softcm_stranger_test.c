@@ -69,8 +69,7 @@ static void needs_root(void) {
     skip_with("needs root to run processes of other users");
 }
 
-static void a_more_exact_name_of_another_user_gets_nothing(void **state) {
-    (void)state;
+TEST(a_more_exact_name_of_another_user_gets_nothing) {
     needs_root();
     struct ct_pair pair = {.active_channel = soft_create_event_channel(),
                            .passive_channel = soft_create_event_channel()};
@@ -88,8 +87,7 @@ static void a_more_exact_name_of_another_user_gets_nothing(void **state) {
 }
 
 /* Nobody of our own, and two others: who was first cannot be told. */
-static void a_port_that_other_users_dispute_is_refused(void **state) {
-    (void)state;
+TEST(a_port_that_other_users_dispute_is_refused) {
     needs_root();
     struct ct_pair pair = {.active_channel = soft_create_event_channel(),
                            .passive_channel = soft_create_event_channel()};
@@ -243,8 +241,7 @@ static uint64_t reading_takes(void) {
     return least;
 }
 
-static void names_without_number_hold_up_only_who_reads_them(void **state) {
-    (void)state;
+TEST(names_without_number_hold_up_only_who_reads_them) {
     pid_t crowds[CROWDS];
     for (unsigned i = 0; i < CROWDS; i++)
         crowds[i] = crowd(i);
@@ -261,10 +258,5 @@ static void names_without_number_hold_up_only_who_reads_them(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_more_exact_name_of_another_user_gets_nothing),
-        cmocka_unit_test(a_port_that_other_users_dispute_is_refused),
-        cmocka_unit_test(names_without_number_hold_up_only_who_reads_them),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

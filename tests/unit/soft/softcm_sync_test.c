@@ -4,8 +4,7 @@
  */
 #include "support/softcm.h"
 
-static void negative_status_becomes_errno(void **state) {
-    (void)state;
+TEST(negative_status_becomes_errno) {
     struct rdma_cm_id *id = ct_id(NULL);
     struct sockaddr_in dst = softcm_in("203.0.113.77", 4711);
     assert_fails(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), EREMOTE);
@@ -13,8 +12,7 @@ static void negative_status_becomes_errno(void **state) {
     soft_destroy_id(id);
 }
 
-static void positive_status_becomes_errno_as_it_is(void **state) {
-    (void)state;
+TEST(positive_status_becomes_errno_as_it_is) {
     struct rdma_cm_id *id;
     struct sockaddr_in dst = softcm_in("127.0.0.1", 1);
     assert_int_equal(soft_create_id(NULL, &id, NULL, RDMA_PS_UDP), 0);
@@ -24,8 +22,7 @@ static void positive_status_becomes_errno_as_it_is(void **state) {
     soft_destroy_id(id);
 }
 
-static void get_request_errors(void **state) {
-    (void)state;
+TEST(get_request_errors) {
     struct ct_pair pair;
     struct rdma_cm_id *id;
     ct_pair_listen(&pair);
@@ -46,8 +43,7 @@ static void get_request_errors(void **state) {
     soft_destroy_ep(listener);
 }
 
-static void create_ep_errors(void **state) {
-    (void)state;
+TEST(create_ep_errors) {
     struct rdma_cm_id *id = NULL;
     struct rdma_addrinfo empty = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
     assert_fails(soft_create_ep(&id, NULL, NULL, NULL), EINVAL);
@@ -59,11 +55,5 @@ static void create_ep_errors(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(negative_status_becomes_errno),
-        cmocka_unit_test(positive_status_becomes_errno_as_it_is),
-        cmocka_unit_test(get_request_errors),
-        cmocka_unit_test(create_ep_errors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

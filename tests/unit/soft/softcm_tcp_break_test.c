@@ -48,7 +48,7 @@ static int resolve(struct rdma_cm_id *id, uint16_t port) {
     return soft_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000);
 }
 
-static void without_a_descriptor_to_dial_from_the_address_says_so(void **state) {
+CT_WITH(ct_listening, without_a_descriptor_to_dial_from_the_address_says_so) {
     struct ct_pair *pair = *state;
     pair->active = ct_id(pair->active_channel);
     files_use_up();
@@ -60,7 +60,7 @@ static void without_a_descriptor_to_dial_from_the_address_says_so(void **state) 
 }
 
 /* Who is connected by then is heard when there is one again, and nobody looks all the time. */
-static void without_a_descriptor_to_accept_with_a_dialer_waits(void **state) {
+CT_WITH(ct_listening, without_a_descriptor_to_accept_with_a_dialer_waits) {
     struct ct_pair *pair = *state;
     uint8_t request[IWARP_HANDSHAKE_MAX];
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -77,8 +77,7 @@ static void without_a_descriptor_to_accept_with_a_dialer_waits(void **state) {
 }
 
 /* A CQ's set of sockets is made with its first. The connection is as it was, and comes about when there is one again. */
-static void without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved(void **state) {
-    (void)state;
+TEST(without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved) {
     struct softcm_tcp_pair p;
     softcm_tcp_request(&p);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT};
@@ -102,45 +101,8 @@ static void without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved(void **sta
 
 /* ---- ports --------------------------------------------------------------------------------------------------- */
 
-#define FIRST_PORT 40000
-#define PORTS 4
-
-static void leave_few_ports(void) {
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
-    must(file && fprintf(file, "%d %d", FIRST_PORT, FIRST_PORT + PORTS - 1) > 0);
-    must(fclose(file) == 0);
-}
-
-/* "In use" is what TCP says; but no port was asked for that could be. */
-static void without_a_port_to_dial_from_the_address_says_so(void **state) {
-    (void)state;
-    int taken[PORTS];
-    if (!own_network)
-        skip_with("needs root for a network namespace of its own");
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    leave_few_ports();
-    for (unsigned i = 0; i < PORTS; i++) {
-        struct sockaddr_in addr = softcm_in("127.0.0.1", (uint16_t)(FIRST_PORT + i));
-        taken[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        assert_int_equal(bind(taken[i], (struct sockaddr *)&addr, sizeof addr), 0);
-    }
-    pair.active = ct_id(pair.active_channel);
-    assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EADDRNOTAVAIL);
-    close(taken[1]);
-    assert_int_equal(resolve(pair.active, pair.port), 0);
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
-    assert_int_equal(soft_get_src_port(pair.active), htons(FIRST_PORT + 1));
-    for (unsigned i = 0; i < PORTS; i++)
-        if (i != 1)
-            close(taken[i]);
-    ct_pair_free(&pair);
-}
-
 /* TCP would connect it to itself. */
-static void a_dial_to_its_own_port_finds_nobody(void **state) {
-    (void)state;
+TEST(a_dial_to_its_own_port_finds_nobody) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_id(channel);
     uint16_t port = 0;
@@ -165,8 +127,7 @@ static void reset_now(int fd) {
 }
 
 /* Anywhere in its request, by a reset or by its end: nobody hears of it, and no descriptor is left. */
-static void a_request_that_breaks_off_leaves_nothing(void **state) {
-    (void)state;
+TEST(a_request_that_breaks_off_leaves_nothing) {
     struct ct_pair pair;
     uint8_t request[IWARP_HANDSHAKE_MAX];
     size_t bytes = plain_request(request, true);
@@ -187,8 +148,7 @@ static void a_request_that_breaks_off_leaves_nothing(void **state) {
 }
 
 /* The same of a listener in its reply: it has said nothing that counts. */
-static void a_reply_that_breaks_off_is_a_refusal(void **state) {
-    (void)state;
+TEST(a_reply_that_breaks_off_is_a_refusal) {
     struct iwarp_handshake_parser parser;
     uint8_t bytes[IWARP_HANDSHAKE_MAX];
     struct iwarp_handshake reply = {.reply = true,
@@ -244,8 +204,7 @@ static void up_with_a_plain_dialer(struct softcm_tcp_pair *p, int *fd) {
 }
 
 /* Of a message nothing is delivered, its receive is flushed, and the connection has ended. */
-static void a_message_that_breaks_ends_the_connection(void **state) {
-    (void)state;
+TEST(a_message_that_breaks_ends_the_connection) {
     static const struct breaks rows[] = {{false, 0}, {true, 0}, {false, 20}, {false, 40}};
     unsigned left = 0; /* behind the first, what the device keeps */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -281,17 +240,46 @@ static int setup(void **state) {
     return softcm_tcp_setup(state);
 }
 
+/* ---- no port is left ----------------------------------------------------------------------------------------- */
+
+#define FIRST_PORT 40000
+#define PORTS 4
+
+static void leave_few_ports(void) {
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
+    must(file && fprintf(file, "%d %d", FIRST_PORT, FIRST_PORT + PORTS - 1) > 0);
+    must(fclose(file) == 0);
+}
+
+/*
+ * "In use" is what TCP says; but no port was asked for that could be. The test is the last, because few ports are left
+ * after it.
+ */
+TEST(without_a_port_to_dial_from_the_address_says_so) {
+    int taken[PORTS];
+    if (!own_network)
+        skip_with("needs root for a network namespace of its own");
+    struct ct_pair pair;
+    ct_pair_listen(&pair);
+    leave_few_ports();
+    for (unsigned i = 0; i < PORTS; i++) {
+        struct sockaddr_in addr = softcm_in("127.0.0.1", (uint16_t)(FIRST_PORT + i));
+        taken[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_int_equal(bind(taken[i], (struct sockaddr *)&addr, sizeof addr), 0);
+    }
+    pair.active = ct_id(pair.active_channel);
+    assert_int_equal(resolve(pair.active, pair.port), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_ERROR), -EADDRNOTAVAIL);
+    close(taken[1]);
+    assert_int_equal(resolve(pair.active, pair.port), 0);
+    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    assert_int_equal(soft_get_src_port(pair.active), htons(FIRST_PORT + 1));
+    for (unsigned i = 0; i < PORTS; i++)
+        if (i != 1)
+            close(taken[i]);
+    ct_pair_free(&pair);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CT_WITH(ct_listening, without_a_descriptor_to_dial_from_the_address_says_so),
-        CT_WITH(ct_listening, without_a_descriptor_to_accept_with_a_dialer_waits),
-        cmocka_unit_test(without_a_descriptor_for_its_cq_a_queue_pair_is_not_moved),
-        cmocka_unit_test(a_dial_to_its_own_port_finds_nobody),
-        cmocka_unit_test(a_request_that_breaks_off_leaves_nothing),
-        cmocka_unit_test(a_reply_that_breaks_off_is_a_refusal),
-        cmocka_unit_test(a_message_that_breaks_ends_the_connection),
-        cmocka_unit_test(
-            without_a_port_to_dial_from_the_address_says_so), /* the last: few ports are left */
-    };
-    return cmocka_run_group_tests(tests, setup, NULL);
+    return tests_run(setup, NULL);
 }

@@ -61,9 +61,23 @@ static bool is_silent(int fd, int ms) {
     return poll(&one, 1, ms) == 0;
 }
 
+static int closed(void **state) {
+    plain_close(*state);
+    return 0;
+}
+
 /* ---- dialers that follow the standards ----------------------------------------------------------------------- */
 
-static void a_request_in_single_bytes_is_heard(void **state) {
+#define WITH(set_up, name) TEST_WITH(set_up, closed, name)
+
+static int plain_opened(void **state) {
+    static struct plain of_test;
+    *state = &of_test;
+    plain_open(*state);
+    return 0;
+}
+
+WITH(plain_opened, a_request_in_single_bytes_is_heard) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     ask(p, true, 1);
@@ -75,7 +89,7 @@ static void a_request_in_single_bytes_is_heard(void **state) {
 }
 
 /* However many the listener's application asks for: a dialer ends the stream on one READ too many. */
-static void a_listener_asks_no_more_reads_than_its_dialer_serves(void **state) {
+WITH(plain_opened, a_listener_asks_no_more_reads_than_its_dialer_serves) {
     struct plain *p = *state;
     struct iwarp_offer own = {.crc = true, .peer_to_peer = true, .ird = 1, .ord = 4};
     struct iwarp_handshake request = iwarp_handshake_request(&own, "hand", 4);
@@ -87,7 +101,7 @@ static void a_listener_asks_no_more_reads_than_its_dialer_serves(void **state) {
 }
 
 /* What the listener posted waits for the dialer's first frame, whatever that is. */
-static void a_listener_says_nothing_before_the_dialers_first_frame(void **state) {
+WITH(plain_opened, a_listener_says_nothing_before_the_dialers_first_frame) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t frame[256];
@@ -104,7 +118,7 @@ static void a_listener_says_nothing_before_the_dialers_first_frame(void **state)
 }
 
 /* Who does not say that it begins is not waited for longer than it takes to be ready. */
-static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
+WITH(plain_opened, a_dialer_without_a_first_frame_hears_the_listener) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t frame[256];
@@ -122,7 +136,7 @@ static void a_dialer_without_a_first_frame_hears_the_listener(void **state) {
  * It is not asked for what this device asks of its own kind, though it serves READs: Soft-iWARP answers a READ of nothing
  * with what it sent before when it is busy.
  */
-static void a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more(void **state) {
+WITH(plain_opened, a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t frame[256];
@@ -139,7 +153,7 @@ static void a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more(void
     assert_true(soft_peer_is_plain(p->end.qp));
 }
 
-static void a_refusal_is_a_reply_and_the_end(void **state) {
+WITH(plain_opened, a_refusal_is_a_reply_and_the_end) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     ask(p, true, 0);
@@ -152,7 +166,7 @@ static void a_refusal_is_a_reply_and_the_end(void **state) {
 
 /* ---- and that do not ----------------------------------------------------------------------------------------- */
 
-static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void **state) {
+WITH(plain_opened, what_is_no_request_ends_the_connection_and_nobody_hears_of_it) {
     struct plain *p = *state;
     static const uint8_t wrong[][24] = {
         "GET / HTTP/1.1\r\nHost: x",
@@ -170,7 +184,7 @@ static void what_is_no_request_ends_the_connection_and_nobody_hears_of_it(void *
     assert_false(ct_readable(p->cm.passive_channel, 0));
 }
 
-static void markers_are_refused(void **state) {
+WITH(plain_opened, markers_are_refused) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     uint8_t request[IWARP_HANDSHAKE_MAX];
@@ -182,7 +196,7 @@ static void markers_are_refused(void **state) {
 }
 
 /* Sockets that say nothing keep nobody out: the oldest of them go. */
-static void silent_connections_keep_nobody_out(void **state) {
+WITH(plain_opened, silent_connections_keep_nobody_out) {
     struct plain *p = *state;
     enum { SILENT = 200 };
     struct iwarp_handshake_parser parser;
@@ -199,7 +213,7 @@ static void silent_connections_keep_nobody_out(void **state) {
 }
 
 /* Who is refused and stays has a descriptor for a second, and there may be many. */
-static void refused_connections_hold_few_descriptors(void **state) {
+WITH(plain_opened, refused_connections_hold_few_descriptors) {
     struct plain *p = *state;
     enum { REFUSED = 200 };
     uint8_t request[IWARP_HANDSHAKE_MAX];
@@ -218,56 +232,8 @@ static void refused_connections_hold_few_descriptors(void **state) {
         close(fd[i]);
 }
 
-/* A connection, from the request to a WRITE with a key that nobody has, which ends it. */
-static void guess(struct plain *p, uint32_t key) {
-    struct iwarp_handshake_parser parser;
-    struct iwarp_ddp ddp = {.opcode = IWARP_WRITE, .last = true, .stag = key};
-    uint8_t frame[256];
-    int error;
-    ask(p, true, 0);
-    accepted(p, &parser);
-    plain_send(p->fd, frame, iwarp_frame(frame, &ddp, "guessed", 8), 0);
-    while (plain_receive(p->fd, frame, 1, &error) == 1)
-        continue;
-    assert_int_equal(soft_destroy_id(p->cm.passive), 0);
-    p->cm.passive = NULL;
-    sv_close(&p->end);
-    softcm_tcp_open(&p->end);
-    close(p->fd);
-    p->fd = plain_dial(p->cm.port);
-}
-
-/* After sixteen wrong keys connections from there are taken one a second, and only a few may wait. */
-static void who_guesses_keys_is_slowed_down(void **state) {
-    (void)state;
-    enum { MORE = 8 };
-    struct plain p;
-    uint8_t request[IWARP_HANDSHAKE_MAX];
-    int fd[MORE];
-    plain_open(&p);
-    uint64_t begun = 0;
-    for (uint32_t i = 0; i < 16; i++) {
-        begun = soft_now_ns(); /* at the last: before the first that counts is taken, at once */
-        guess(&p, 0x12345600 + i);
-    }
-    size_t bytes = plain_request(request, true);
-    for (unsigned i = 0; i < MORE; i++) {
-        fd[i] = plain_dial(p.cm.port);
-        (void)!send(fd[i], request, bytes, MSG_NOSIGNAL);
-    }
-    plain_expect_end(fd[MORE - 1]);
-    for (uint64_t i = 1; i <= 2; i++) {
-        struct rdma_cm_id *id = ct_request(p.cm.passive_channel);
-        assert_true(soft_now_ns() - begun >= i * 1000000000);
-        assert_int_equal(soft_destroy_id(id), 0);
-    }
-    for (unsigned i = 0; i < MORE; i++)
-        close(fd[i]);
-    plain_close(&p);
-}
-
 /* A dialer that is gone before it is accepted leaves nothing: the listener's application hears so from accept. */
-static void a_dialer_that_ends_early_is_not_accepted(void **state) {
+WITH(plain_opened, a_dialer_that_ends_early_is_not_accepted) {
     struct plain *p = *state;
     ask(p, true, 0);
     close(p->fd);
@@ -277,7 +243,7 @@ static void a_dialer_that_ends_early_is_not_accepted(void **state) {
     p->fd = plain_dial(p->cm.port);
 }
 
-static void a_dialer_that_ends_instead_of_its_first_frame_has_refused(void **state) {
+WITH(plain_opened, a_dialer_that_ends_instead_of_its_first_frame_has_refused) {
     struct plain *p = *state;
     struct iwarp_handshake_parser parser;
     ask(p, true, 0);
@@ -310,8 +276,7 @@ static void answer_with(int fd, enum answer how) {
         plain_send(fd, bytes, iwarp_handshake_put(bytes, &reply), 0);
 }
 
-static void a_listener_that_answers_otherwise_fails_the_dial_with_the_reason(void **state) {
-    (void)state;
+TEST(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason) {
     static const struct {
         enum answer how;
         int event, status;
@@ -338,8 +303,7 @@ static void a_listener_that_answers_otherwise_fails_the_dial_with_the_reason(voi
 }
 
 /* A NIC has more than this device: what is told of it is what can be used. */
-static void a_peer_of_greater_depths_is_connected_to(void **state) {
-    (void)state;
+TEST(a_peer_of_greater_depths_is_connected_to) {
     struct iwarp_handshake_parser parser;
     struct iwarp_handshake reply = {.reply = true,
                                     .revision = 2,
@@ -374,37 +338,58 @@ static void a_peer_of_greater_depths_is_connected_to(void **state) {
     close(listener);
 }
 
-static int plain_opened(void **state) {
-    static struct plain of_test;
-    *state = &of_test;
-    plain_open(*state);
-    return 0;
+/* ---- who guesses --------------------------------------------------------------------------------------------- */
+
+/* A connection, from the request to a WRITE with a key that nobody has, which ends it. */
+static void guess(struct plain *p, uint32_t key) {
+    struct iwarp_handshake_parser parser;
+    struct iwarp_ddp ddp = {.opcode = IWARP_WRITE, .last = true, .stag = key};
+    uint8_t frame[256];
+    int error;
+    ask(p, true, 0);
+    accepted(p, &parser);
+    plain_send(p->fd, frame, iwarp_frame(frame, &ddp, "guessed", 8), 0);
+    while (plain_receive(p->fd, frame, 1, &error) == 1)
+        continue;
+    assert_int_equal(soft_destroy_id(p->cm.passive), 0);
+    p->cm.passive = NULL;
+    sv_close(&p->end);
+    softcm_tcp_open(&p->end);
+    close(p->fd);
+    p->fd = plain_dial(p->cm.port);
 }
 
-static int closed(void **state) {
-    plain_close(*state);
-    return 0;
+/*
+ * After sixteen wrong keys connections from there are taken one a second, and only a few may wait. The test is the last:
+ * this address is slow from then on.
+ */
+TEST(who_guesses_keys_is_slowed_down) {
+    enum { MORE = 8 };
+    struct plain p;
+    uint8_t request[IWARP_HANDSHAKE_MAX];
+    int fd[MORE];
+    plain_open(&p);
+    uint64_t begun = 0;
+    for (uint32_t i = 0; i < 16; i++) {
+        begun = soft_now_ns(); /* at the last: before the first that counts is taken, at once */
+        guess(&p, 0x12345600 + i);
+    }
+    size_t bytes = plain_request(request, true);
+    for (unsigned i = 0; i < MORE; i++) {
+        fd[i] = plain_dial(p.cm.port);
+        (void)!send(fd[i], request, bytes, MSG_NOSIGNAL);
+    }
+    plain_expect_end(fd[MORE - 1]);
+    for (uint64_t i = 1; i <= 2; i++) {
+        struct rdma_cm_id *id = ct_request(p.cm.passive_channel);
+        assert_true(soft_now_ns() - begun >= i * 1000000000);
+        assert_int_equal(soft_destroy_id(id), 0);
+    }
+    for (unsigned i = 0; i < MORE; i++)
+        close(fd[i]);
+    plain_close(&p);
 }
 
 int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
-    const struct CMUnitTest tests[] = {
-        WITH(plain_opened, a_request_in_single_bytes_is_heard),
-        WITH(plain_opened, a_listener_asks_no_more_reads_than_its_dialer_serves),
-        WITH(plain_opened, a_listener_says_nothing_before_the_dialers_first_frame),
-        WITH(plain_opened, a_dialer_without_a_first_frame_hears_the_listener),
-        WITH(plain_opened, a_peer_of_another_kind_is_sent_what_was_posted_and_nothing_more),
-        WITH(plain_opened, a_refusal_is_a_reply_and_the_end),
-        WITH(plain_opened, what_is_no_request_ends_the_connection_and_nobody_hears_of_it),
-        WITH(plain_opened, markers_are_refused),
-        WITH(plain_opened, silent_connections_keep_nobody_out),
-        WITH(plain_opened, refused_connections_hold_few_descriptors),
-        cmocka_unit_test(a_peer_of_greater_depths_is_connected_to),
-        WITH(plain_opened, a_dialer_that_ends_early_is_not_accepted),
-        WITH(plain_opened, a_dialer_that_ends_instead_of_its_first_frame_has_refused),
-        cmocka_unit_test(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason),
-        cmocka_unit_test(
-            who_guesses_keys_is_slowed_down), /* the last: this address is slow from then on */
-    };
-    return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
+    return tests_run(softcm_tcp_setup, NULL);
 }

@@ -11,9 +11,23 @@
 #include "soft/cm/tcp.h"
 #include "soft/iwarp/qp_tcp.h"
 
+static int closed(void **state) {
+    softcm_tcp_free(*state);
+    return 0;
+}
+
 /* ---- a connection -------------------------------------------------------------------------------------------- */
 
-static void both_ends_hear_the_events_of_a_connection_and_carry_messages(void **state) {
+#define WITH(set_up, name) TEST_WITH(set_up, closed, name)
+
+static int tcp_requested(void **state) {
+    static struct softcm_tcp_pair of_test;
+    *state = &of_test;
+    softcm_tcp_request(*state);
+    return 0;
+}
+
+WITH(tcp_requested, both_ends_hear_the_events_of_a_connection_and_carry_messages) {
     struct softcm_tcp_pair *p = *state;
     softcm_tcp_accept(p);
     struct rdma_cm_event *event = ct_expect(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
@@ -34,8 +48,7 @@ static void both_ends_hear_the_events_of_a_connection_and_carry_messages(void **
 }
 
 /* The addresses and ports that both show are those of the TCP connection. */
-static void addresses_are_those_of_the_socket(void **state) {
-    (void)state;
+TEST(addresses_are_those_of_the_socket) {
     struct softcm_tcp_pair p;
     struct sockaddr_in own, peer;
     socklen_t bytes = sizeof own;
@@ -54,7 +67,7 @@ static void addresses_are_those_of_the_socket(void **state) {
 }
 
 /* A message of the dialer's that comes before its application is ready establishes the connection, as on InfiniBand. */
-static void the_first_message_establishes(void **state) {
+WITH(tcp_requested, the_first_message_establishes) {
     struct softcm_tcp_pair *p = *state;
     softcm_tcp_accept(p);
     assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
@@ -66,7 +79,7 @@ static void the_first_message_establishes(void **state) {
 }
 
 /* What the listener posts before the dialer is ready waits, and is not lost. */
-static void the_listener_speaks_when_the_dialer_is_ready(void **state) {
+WITH(tcp_requested, the_listener_speaks_when_the_dialer_is_ready) {
     struct softcm_tcp_pair *p = *state;
     softcm_tcp_accept(p);
     assert_int_equal(sv_send(&p->passive, 5, 4096, 40, IBV_SEND_SIGNALED), 0);
@@ -80,8 +93,7 @@ static void the_listener_speaks_when_the_dialer_is_ready(void **state) {
 
 /* ---- ends ---------------------------------------------------------------------------------------------------- */
 
-static void destroying_an_id_disconnects_the_peer(void **state) {
-    (void)state;
+TEST(destroying_an_id_disconnects_the_peer) {
     for (unsigned dialer = 0; dialer < 2; dialer++) {
         struct softcm_tcp_pair p;
         softcm_tcp_up(&p);
@@ -94,15 +106,22 @@ static void destroying_an_id_disconnects_the_peer(void **state) {
     }
 }
 
+static int tcp_connected(void **state) {
+    static struct softcm_tcp_pair of_test;
+    *state = &of_test;
+    softcm_tcp_up(*state);
+    return 0;
+}
+
 /* It is the end of the stream that says so, so both hear of it. */
-static void a_queue_pair_in_err_disconnects_both(void **state) {
+WITH(tcp_connected, a_queue_pair_in_err_disconnects_both) {
     struct softcm_tcp_pair *p = *state;
     assert_int_equal(sv_to(&p->passive, IBV_QPS_ERR), 0);
     assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
     assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_DISCONNECTED), 0);
 }
 
-static void what_was_sent_before_a_disconnect_arrives(void **state) {
+WITH(tcp_connected, what_was_sent_before_a_disconnect_arrives) {
     struct softcm_tcp_pair *p = *state;
     for (uint64_t i = 0; i < TCP_RECEIVES; i++)
         assert_int_equal(sv_send(&p->active, i, 4096, 40, IBV_SEND_SIGNALED), 0);
@@ -113,7 +132,7 @@ static void what_was_sent_before_a_disconnect_arrives(void **state) {
         assert_int_equal(sv_poll(p->passive.rcq).status, IBV_WC_SUCCESS);
 }
 
-static void nobody_listens(void **state) {
+CT_WITH(ct_listening, nobody_listens) {
     struct ct_pair *pair = *state;
     assert_int_equal(soft_destroy_id(pair->listener), 0);
     pair->listener = NULL;
@@ -122,7 +141,7 @@ static void nobody_listens(void **state) {
                      SOFT_CM_REJECT_NO_LISTENER);
 }
 
-static void a_refusal_arrives_with_its_data(void **state) {
+WITH(tcp_requested, a_refusal_arrives_with_its_data) {
     struct softcm_tcp_pair *p = *state;
     assert_int_equal(soft_reject(p->cm.passive, "no", 2), 0);
     struct rdma_cm_event *event = ct_expect(p->cm.active_channel, RDMA_CM_EVENT_REJECTED);
@@ -131,7 +150,7 @@ static void a_refusal_arrives_with_its_data(void **state) {
     assert_int_equal(soft_ack_cm_event(event), 0);
 }
 
-static void a_dialer_that_gives_up_is_not_accepted(void **state) {
+WITH(tcp_requested, a_dialer_that_gives_up_is_not_accepted) {
     struct softcm_tcp_pair *p = *state;
     assert_int_equal(soft_destroy_id(p->cm.active), 0);
     p->cm.active = NULL;
@@ -141,8 +160,7 @@ static void a_dialer_that_gives_up_is_not_accepted(void **state) {
 }
 
 /* One more than the backlog waits for the first to be fetched, and then comes. */
-static void a_full_backlog_makes_others_wait(void **state) {
-    (void)state;
+TEST(a_full_backlog_makes_others_wait) {
     struct rdma_event_channel *passive = soft_create_event_channel(),
                               *active = soft_create_event_channel();
     struct rdma_cm_id *listener = ct_id(passive), *dialer[3], *asked[3];
@@ -164,8 +182,7 @@ static void a_full_backlog_makes_others_wait(void **state) {
 
 /* ---- ports --------------------------------------------------------------------------------------------------- */
 
-static void a_port_of_another_program_is_in_use(void **state) {
-    (void)state;
+TEST(a_port_of_another_program_is_in_use) {
     uint16_t port = 0;
     int taken = plain_listen(&port);
     struct rdma_event_channel *channel = soft_create_event_channel();
@@ -181,8 +198,7 @@ static void a_port_of_another_program_is_in_use(void **state) {
 }
 
 /* One that this end chooses is free for other programs' TCP as well, from the moment it is bound. */
-static void a_chosen_port_is_kept_until_it_listens(void **state) {
-    (void)state;
+TEST(a_chosen_port_is_kept_until_it_listens) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
@@ -209,8 +225,7 @@ static unsigned sockets_here(void) {
 }
 
 /* One that does not listen yet has its end to report, which nobody wants to hear of. */
-static void a_port_that_does_not_listen_yet_costs_no_time(void **state) {
-    (void)state;
+TEST(a_port_that_does_not_listen_yet_costs_no_time) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct rdma_cm_id *id = ct_id(channel);
     struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
@@ -223,8 +238,7 @@ static void a_port_that_does_not_listen_yet_costs_no_time(void **state) {
 }
 
 /* Held open there, it would keep the peer from hearing of this end's. */
-static void a_forked_child_has_no_socket_of_its_parents(void **state) {
-    (void)state;
+TEST(a_forked_child_has_no_socket_of_its_parents) {
     struct softcm_tcp_pair p;
     ct_pair_listen(&p.cm);
     p.cm.active = ct_id(p.cm.active_channel);
@@ -247,8 +261,7 @@ static void a_forked_child_has_no_socket_of_its_parents(void **state) {
 
 /* ---- faults of a plan ---------------------------------------------------------------------------------------- */
 
-static void what_a_plan_loses_is_said_again(void **state) {
-    (void)state;
+TEST(what_a_plan_loses_is_said_again) {
     static const char *const plans[] = {
         "cm=REQ n=1 loss",      "cm=REP n=1 loss",     "cm=RTU n=1 loss",      "cm_in=REQ n=1 loss",
         "cm_in=REP n=1 loss",   "cm_in=RTU n=1 loss",  "cm_in=REQ delay=15ms", "cm=REP delay=15ms",
@@ -267,7 +280,7 @@ static void what_a_plan_loses_is_said_again(void **state) {
 }
 
 /* A confirmation that is lost each time is said now and then, not all the time. */
-static void what_is_always_lost_costs_no_time(void **state) {
+WITH(tcp_requested, what_is_always_lost_costs_no_time) {
     struct softcm_tcp_pair *p = *state;
     softcm_tcp_accept(p);
     assert_int_equal(ct_take(p->cm.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE), 0);
@@ -281,45 +294,6 @@ static void what_is_always_lost_costs_no_time(void **state) {
     assert_int_equal(ct_take(p->cm.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
 }
 
-static int tcp_requested(void **state) {
-    static struct softcm_tcp_pair of_test;
-    *state = &of_test;
-    softcm_tcp_request(*state);
-    return 0;
-}
-
-static int tcp_connected(void **state) {
-    static struct softcm_tcp_pair of_test;
-    *state = &of_test;
-    softcm_tcp_up(*state);
-    return 0;
-}
-
-static int closed(void **state) {
-    softcm_tcp_free(*state);
-    return 0;
-}
-
 int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
-    const struct CMUnitTest tests[] = {
-        WITH(tcp_requested, both_ends_hear_the_events_of_a_connection_and_carry_messages),
-        cmocka_unit_test(addresses_are_those_of_the_socket),
-        WITH(tcp_requested, the_first_message_establishes),
-        WITH(tcp_requested, the_listener_speaks_when_the_dialer_is_ready),
-        cmocka_unit_test(destroying_an_id_disconnects_the_peer),
-        WITH(tcp_connected, a_queue_pair_in_err_disconnects_both),
-        WITH(tcp_connected, what_was_sent_before_a_disconnect_arrives),
-        CT_WITH(ct_listening, nobody_listens),
-        WITH(tcp_requested, a_refusal_arrives_with_its_data),
-        WITH(tcp_requested, a_dialer_that_gives_up_is_not_accepted),
-        cmocka_unit_test(a_full_backlog_makes_others_wait),
-        cmocka_unit_test(a_port_of_another_program_is_in_use),
-        cmocka_unit_test(a_chosen_port_is_kept_until_it_listens),
-        cmocka_unit_test(a_port_that_does_not_listen_yet_costs_no_time),
-        cmocka_unit_test(a_forked_child_has_no_socket_of_its_parents),
-        cmocka_unit_test(what_a_plan_loses_is_said_again),
-        WITH(tcp_requested, what_is_always_lost_costs_no_time),
-    };
-    return cmocka_run_group_tests(tests, softcm_tcp_setup, NULL);
+    return tests_run(softcm_tcp_setup, NULL);
 }

@@ -65,8 +65,7 @@ static void disarm(struct side *s) {
     assert_int_equal(soft_destroy_id(s->id), 0);
 }
 
-static void a_resolved_service_can_be_sent_to_at_once_and_answers(void **state) {
-    (void)state;
+TEST(a_resolved_service_can_be_sent_to_at_once_and_answers) {
     struct rdma_event_channel *passive = soft_create_event_channel(),
                               *active = soft_create_event_channel();
     struct rdma_cm_id *listener = ct_ud_id(passive);
@@ -126,8 +125,7 @@ static struct rdma_ud_param joined(struct side *s, void *context) {
     return param;
 }
 
-static void a_joined_group_carries_data_until_it_is_left(void **state) {
-    (void)state;
+TEST(a_joined_group_carries_data_until_it_is_left) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct sockaddr_in group = group_of(0);
     struct side a, b, sender;
@@ -166,8 +164,7 @@ static void a_joined_group_carries_data_until_it_is_left(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void a_synchronous_id_joins_within_the_call(void **state) {
-    (void)state;
+TEST(a_synchronous_id_joins_within_the_call) {
     struct sockaddr_in group = group_of(1);
     struct side a;
     open_member(&a, NULL);
@@ -181,8 +178,7 @@ static void a_synchronous_id_joins_within_the_call(void **state) {
     disarm(&a);
 }
 
-static void the_address_of_a_group_resolves_for_datagrams(void **state) {
-    (void)state;
+TEST(the_address_of_a_group_resolves_for_datagrams) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct sockaddr_in group = group_of(7);
     struct sockaddr_in6 group6 = softcm_in6("ff02::77", 0);
@@ -206,8 +202,7 @@ static void the_address_of_a_group_resolves_for_datagrams(void **state) {
     soft_destroy_event_channel(channel);
 }
 
-static void a_group_is_lost_with_the_port(void **state) {
-    (void)state;
+TEST(a_group_is_lost_with_the_port) {
     struct rdma_event_channel *channel = soft_create_event_channel();
     struct sockaddr_in group = group_of(2);
     struct side a;
@@ -239,12 +234,5 @@ static void a_group_is_lost_with_the_port(void **state) {
 
 int main(void) {
     softcm_start();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_resolved_service_can_be_sent_to_at_once_and_answers),
-        cmocka_unit_test(a_joined_group_carries_data_until_it_is_left),
-        cmocka_unit_test(a_synchronous_id_joins_within_the_call),
-        cmocka_unit_test(the_address_of_a_group_resolves_for_datagrams),
-        cmocka_unit_test(a_group_is_lost_with_the_port),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -257,18 +257,13 @@ static void a_forked_child_keeps_no_bells(void **state) {
 
 static enum sleep_way bells = SLEEP_ON_BELLS;
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SLEEP_TEST(a_word_of_two_queues_rings_both, bells),
-        SLEEP_TEST(a_bell_that_is_gone_is_not_relied_on, bells),
-        SLEEP_TEST(a_bell_ends_with_its_queue_pair, bells),
-        SLEEP_TEST(queue_pairs_beyond_the_limit_have_none, bells),
-        SLEEP_TEST(descriptors_are_left_for_others, bells),
-        SLEEP_TEST(only_an_armed_queue_is_counted, bells),
-        SLEEP_TEST(a_bell_that_is_none_is_not_taken, bells),
-        SLEEP_TEST(a_peer_that_rings_with_a_descriptor_is_hung_up_on, bells),
-        SLEEP_TEST(an_earlier_version_is_given_none, bells),
-        SLEEP_TEST(a_forked_child_keeps_no_bells, bells),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(SLEEP_TEST(a_word_of_two_queues_rings_both, bells),
+           SLEEP_TEST(a_bell_that_is_gone_is_not_relied_on, bells),
+           SLEEP_TEST(a_bell_ends_with_its_queue_pair, bells),
+           SLEEP_TEST(queue_pairs_beyond_the_limit_have_none, bells),
+           SLEEP_TEST(descriptors_are_left_for_others, bells),
+           SLEEP_TEST(only_an_armed_queue_is_counted, bells),
+           SLEEP_TEST(a_bell_that_is_none_is_not_taken, bells),
+           SLEEP_TEST(a_peer_that_rings_with_a_descriptor_is_hung_up_on, bells),
+           SLEEP_TEST(an_earlier_version_is_given_none, bells),
+           SLEEP_TEST(a_forked_child_keeps_no_bells, bells));

@@ -56,8 +56,7 @@ static void *binds_and_takes_back(void *arg) {
     return NULL;
 }
 
-static void windows_of_others_are_left_alone_when_a_queue_pair_ends(void **state) {
-    (void)state;
+TEST(windows_of_others_are_left_alone_when_a_queue_pair_ends) {
     struct turns t = {.over = false};
     pthread_t thread;
     open_bound(&t.bound);
@@ -94,8 +93,7 @@ static void *takes_back(void *arg) {
 }
 
 /* Both want to take it back: it is given back once. */
-static void a_window_is_taken_back_once(void **state) {
-    (void)state;
+TEST(a_window_is_taken_back_once) {
     for (int i = 0; i < 6 * ROUNDS; i++) {
         struct bound b;
         pthread_t thread;
@@ -134,8 +132,7 @@ static void *binds(void *arg) {
     return NULL;
 }
 
-static void one_of_two_queue_pairs_gets_a_window(void **state) {
-    (void)state;
+TEST(one_of_two_queue_pairs_gets_a_window) {
     for (int i = 0; i < 4 * ROUNDS; i++) {
         struct bound b;
         struct sv_end far, near;
@@ -169,13 +166,4 @@ static void one_of_two_queue_pairs_gets_a_window(void **state) {
         sv_close(&far);
         close_bound(&b);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(windows_of_others_are_left_alone_when_a_queue_pair_ends),
-        cmocka_unit_test(a_window_is_taken_back_once),
-        cmocka_unit_test(one_of_two_queue_pairs_gets_a_window),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,8 +77,9 @@ static void too_long(void **state) {
         assert_int_equal(b.buf[i], 0x77);
 }
 
-static void a_message_for_a_receive_without_buffers(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
+WITH(open_default, a_message_for_a_receive_without_buffers) {
     struct ibv_recv_wr wr = {.wr_id = 8, .num_sge = 0}, *bad;
     assert_int_equal(ibv_post_recv(b.qp, &wr, &bad), 0);
     assert_int_equal(ibv_post_recv(b.qp, &wr, &bad), 0);
@@ -141,8 +142,7 @@ static void wrong_done(void) {
     must(soft_dealloc_pd(other_pd) == 0);
 }
 
-static void a_bad_send_buffer_ends_the_sender_only(void **state) {
-    (void)state;
+TEST(a_bad_send_buffer_ends_the_sender_only) {
     const uint32_t sizes[] = {8, 400, 20000};
     for (unsigned way = 0; way < WAYS; way++)
         for (unsigned s = 0; s < 3; s++)
@@ -175,8 +175,7 @@ static void a_bad_send_buffer_ends_the_sender_only(void **state) {
             }
 }
 
-static void a_bad_receive_buffer_ends_both_sides(void **state) {
-    (void)state;
+TEST(a_bad_receive_buffer_ends_both_sides) {
     const uint32_t sizes[] = {8, 400, 20000};
     for (unsigned way = 0; way < WAYS; way++)
         for (unsigned s = 0; s < 3; s++)
@@ -202,8 +201,11 @@ static void a_bad_receive_buffer_ends_both_sides(void **state) {
 
 /* ---- receiver not ready ------------------------------------------------------------------------ */
 
-static void finite_rnr_retries_run_out(void **state) {
-    (void)state;
+TEST_EACH(finite_rnr_retries_run_out,
+          {"finite_rnr_retries_run_out/short", finite_rnr_retries_run_out, open_rnr_short,
+           close_pair, NULL},
+          {"finite_rnr_retries_run_out/long", finite_rnr_retries_run_out, open_rnr_long, close_pair,
+           NULL}) {
     assert_int_equal(sv_send(&a, 1, 0, 8, 0), 0);
     assert_int_equal(sv_send(&a, 2, 0, 8, 0), 0);
     expect(&a, a.scq, 1, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -213,8 +215,7 @@ static void finite_rnr_retries_run_out(void **state) {
     sv_stays_empty(b.rcq, NULL);
 }
 
-static void a_receive_within_the_retries_is_in_time(void **state) {
-    (void)state;
+WITH(open_rnr_long, a_receive_within_the_retries_is_in_time) {
     for (unsigned i = 0; i < 3; i++) { /* each message has its own patience */
         assert_int_equal(sv_send(&a, i, 0, 8, IBV_SEND_SIGNALED), 0);
         struct ibv_wc wc;
@@ -246,14 +247,12 @@ static void no_retries_last_for(uint32_t dest, uint64_t ns_min) {
     sv_close(&e);
 }
 
-static void a_number_of_a_process_without_that_pair_exhausts_the_retries(void **state) {
-    (void)state;
+WITH(open_default, a_number_of_a_process_without_that_pair_exhausts_the_retries) {
     uint32_t unused = (b.qp->qp_num & ~1023u) | ((b.qp->qp_num + 500) & 1023);
     no_retries_last_for(unused, 60000000);
 }
 
-static void a_peer_in_error_or_reset_exhausts_the_retries(void **state) {
-    (void)state;
+TEST(a_peer_in_error_or_reset_exhausts_the_retries) {
     const enum ibv_qp_state ends[] = {IBV_QPS_ERR, IBV_QPS_RESET};
     for (unsigned i = 0; i < 2; i++) {
         open_default(NULL);
@@ -271,8 +270,7 @@ static void a_peer_in_error_or_reset_exhausts_the_retries(void **state) {
  * The peer has sent two messages and is down; a send to it was not taken. The array of the poll that sees this has a place
  * for one message. The engine, which has arrays without end, is kept away.
  */
-static void what_a_peer_sent_before_it_was_down_is_taken_before_a_send_to_it_fails(void **state) {
-    (void)state;
+TEST(what_a_peer_sent_before_it_was_down_is_taken_before_a_send_to_it_fails) {
     enum { MESSAGES = 2, SEND = 9 };
     struct sv_end a, b;
     struct ibv_wc wc;
@@ -302,8 +300,7 @@ static void what_a_peer_sent_before_it_was_down_is_taken_before_a_send_to_it_fai
 }
 
 /* Completions that nobody polls and that do not fit: the CQ and its QPs are dead. */
-static void cq_overrun_is_a_cq_error(void **state) {
-    (void)state;
+TEST(cq_overrun_is_a_cq_error) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.one_cq = true), &b, SV_OPTIONS(.one_cq = true, .cqe = 4));
     sv_wait_linked(&a);
@@ -318,25 +315,9 @@ static void cq_overrun_is_a_cq_error(void **state) {
     sv_unpair(&a, &b);
 }
 
-int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        ROW_WITH(open_default, close_pair, a_small_message_longer_than_its_receive, too_long,
-                 message, 101, 100),
-        ROW_WITH(open_default, close_pair, a_stream_longer_than_its_receive, too_long, message,
-                 60000, 59999),
-        ROW_WITH(open_mapped, close_pair, a_mapped_message_longer_than_its_receive, too_long,
-                 message, 60000, 59999),
-        WITH(open_default, a_message_for_a_receive_without_buffers),
-        cmocka_unit_test(a_bad_send_buffer_ends_the_sender_only),
-        cmocka_unit_test(a_bad_receive_buffer_ends_both_sides),
-        WITH(open_rnr_short, finite_rnr_retries_run_out),
-        WITH(open_rnr_long, finite_rnr_retries_run_out),
-        WITH(open_rnr_long, a_receive_within_the_retries_is_in_time),
-        WITH(open_default, a_number_of_a_process_without_that_pair_exhausts_the_retries),
-        cmocka_unit_test(a_peer_in_error_or_reset_exhausts_the_retries),
-        cmocka_unit_test(what_a_peer_sent_before_it_was_down_is_taken_before_a_send_to_it_fails),
-        cmocka_unit_test(cq_overrun_is_a_cq_error),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW_WITH(open_default, close_pair, a_small_message_longer_than_its_receive, too_long,
+                    message, 101, 100),
+           ROW_WITH(open_default, close_pair, a_stream_longer_than_its_receive, too_long, message,
+                    60000, 59999),
+           ROW_WITH(open_mapped, close_pair, a_mapped_message_longer_than_its_receive, too_long,
+                    message, 60000, 59999));

@@ -69,9 +69,10 @@ static void take_one(void) {
 
 /* ---- arming ------------------------------------------------------------------------------------ */
 
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
 /* Applications poll again after arming, and need not be told of what they find there. */
-static void a_completion_from_before_the_arming_does_not_fire(void **state) {
-    (void)state;
+WITH(open_default, a_completion_from_before_the_arming_does_not_fire) {
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(sv_recv(&b, 1, 0, 64), 0);
     one_message(IBV_SEND_SIGNALED);
@@ -85,8 +86,7 @@ static void a_completion_from_before_the_arming_does_not_fire(void **state) {
 }
 
 /* A NIC is armed with the number of completions taken; some programs do not poll again. */
-static void where_programs_expect_a_nic_it_fires_once(void **state) {
-    (void)state;
+WITH(open_default, where_programs_expect_a_nic_it_fires_once) {
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     one_message(IBV_SEND_SIGNALED);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS); /* so it was received */
@@ -101,8 +101,7 @@ static void where_programs_expect_a_nic_it_fires_once(void **state) {
     assert_false(again);
 }
 
-static void an_error_completion_counts_as_solicited(void **state) {
-    (void)state;
+WITH(open_default, an_error_completion_counts_as_solicited) {
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
     assert_int_equal(sv_to(&b, IBV_QPS_ERR), 0);
@@ -116,8 +115,7 @@ static void *destroy_cq(void *cq) {
     return (void *)(intptr_t)soft_destroy_cq(cq);
 }
 
-static void destroying_a_queue_waits_for_the_acknowledgement(void **state) {
-    (void)state;
+WITH(open_default, destroying_a_queue_waits_for_the_acknowledgement) {
     struct ibv_cq *cq;
     void *context, *result;
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
@@ -151,8 +149,7 @@ static void destroying_a_queue_waits_for_the_acknowledgement(void **state) {
 /* ---- nobody sleeps for ever -------------------------------------------------------------------- */
 
 /* The peer polls once, takes the message and never looks again: an adapter would have answered. */
-static void a_send_completes_though_its_receiver_stopped_polling(void **state) {
-    (void)state;
+WITH(open_default, a_send_completes_though_its_receiver_stopped_polling) {
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0); /* armed before the post */
     one_message(IBV_SEND_SIGNALED);
@@ -163,8 +160,7 @@ static void a_send_completes_though_its_receiver_stopped_polling(void **state) {
 }
 
 /* The acknowledgement travels with a reply, whose own queue nobody has armed. */
-static void a_send_completes_though_its_answer_is_not_looked_at(void **state) {
-    (void)state;
+WITH(open_default, a_send_completes_though_its_answer_is_not_looked_at) {
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(sv_recv(&a, 0, 0, 64), 0);
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
@@ -176,8 +172,7 @@ static void a_send_completes_though_its_answer_is_not_looked_at(void **state) {
 }
 
 /* Nobody polls and nobody is armed on the far side: its engine does the work. */
-static void a_message_is_received_and_answered_without_any_poll(void **state) {
-    (void)state;
+WITH(open_default, a_message_is_received_and_answered_without_any_poll) {
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
     one_message(IBV_SEND_SIGNALED);
@@ -186,8 +181,7 @@ static void a_message_is_received_and_answered_without_any_poll(void **state) {
 }
 
 /* A long private message needs many laps: every one through sleeping processes. */
-static void a_stream_moves_between_sleepers(void **state) {
-    (void)state;
+WITH(open_default, a_stream_moves_between_sleepers) {
     sv_fill(a.buf, 60000, 3);
     assert_int_equal(sv_recv(&b, 0, 0, 65536), 0);
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
@@ -199,8 +193,7 @@ static void a_stream_moves_between_sleepers(void **state) {
     sv_check(b.buf, 60000, 3);
 }
 
-static void a_send_that_waited_for_a_receive_wakes_its_sleeper(void **state) {
-    (void)state;
+WITH(open_default, a_send_that_waited_for_a_receive_wakes_its_sleeper) {
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
     one_message(IBV_SEND_SIGNALED);
@@ -210,8 +203,7 @@ static void a_send_that_waited_for_a_receive_wakes_its_sleeper(void **state) {
     expect_event(&a, a.scq);
 }
 
-static void a_receive_posted_in_error_wakes_its_sleeper(void **state) {
-    (void)state;
+WITH(open_default, a_receive_posted_in_error_wakes_its_sleeper) {
     assert_int_equal(sv_to(&b, IBV_QPS_ERR), 0);
     assert_int_equal(ibv_req_notify_cq(b.rcq, 0), 0);
     assert_int_equal(sv_recv(&b, 7, 0, 64), 0);
@@ -219,8 +211,7 @@ static void a_receive_posted_in_error_wakes_its_sleeper(void **state) {
     assert_int_equal(sv_poll(b.rcq).wr_id, 7);
 }
 
-static void a_send_posted_in_error_wakes_its_sleeper(void **state) {
-    (void)state;
+WITH(open_default, a_send_posted_in_error_wakes_its_sleeper) {
     assert_int_equal(sv_to(&a, IBV_QPS_ERR), 0);
     assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
     one_message(0); /* unsignaled: flushed all the same */
@@ -228,8 +219,7 @@ static void a_send_posted_in_error_wakes_its_sleeper(void **state) {
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_WR_FLUSH_ERR);
 }
 
-static void a_destroyed_peer_wakes_the_sleeper(void **state) {
-    (void)state;
+WITH(open_default, a_destroyed_peer_wakes_the_sleeper) {
     struct sv_end c, d;
     struct sv_options o = SV_OPTIONS(.channel = true);
     sv_pair(&c, o, &d, o);
@@ -293,32 +283,11 @@ static void *pong(void *arg) {
     return NULL;
 }
 
-static void no_wake_is_lost_when_both_sides_sleep_all_the_time(void **state) {
-    (void)state;
+WITH(open_one_cq, no_wake_is_lost_when_both_sides_sleep_all_the_time) {
     pthread_t thread;
     must_end_process = true; /* failures of either thread end the process with a message */
     assert_int_equal(pthread_create(&thread, NULL, pong, NULL), 0);
     ping_pong(&a, true);
     pthread_join(thread, NULL);
     must_end_process = false;
-}
-
-int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        WITH(open_default, a_completion_from_before_the_arming_does_not_fire),
-        WITH(open_default, where_programs_expect_a_nic_it_fires_once),
-        WITH(open_default, an_error_completion_counts_as_solicited),
-        WITH(open_default, destroying_a_queue_waits_for_the_acknowledgement),
-        WITH(open_default, a_send_completes_though_its_receiver_stopped_polling),
-        WITH(open_default, a_send_completes_though_its_answer_is_not_looked_at),
-        WITH(open_default, a_message_is_received_and_answered_without_any_poll),
-        WITH(open_default, a_stream_moves_between_sleepers),
-        WITH(open_default, a_send_that_waited_for_a_receive_wakes_its_sleeper),
-        WITH(open_default, a_receive_posted_in_error_wakes_its_sleeper),
-        WITH(open_default, a_send_posted_in_error_wakes_its_sleeper),
-        WITH(open_default, a_destroyed_peer_wakes_the_sleeper),
-        WITH(open_one_cq, no_wake_is_lost_when_both_sides_sleep_all_the_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

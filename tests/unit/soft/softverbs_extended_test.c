@@ -38,8 +38,7 @@ static int open_extended(void **state) {
 
 /* ---- context ----------------------------------------------------------------------------------------- */
 
-static void the_context_is_extended(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, the_context_is_extended) {
     assert_non_null(verbs_get_ctx(a.ctx));
     struct ibv_device_attr_ex attr;
     memset(&attr, 0x5a, sizeof attr);
@@ -51,8 +50,7 @@ static void the_context_is_extended(void **state) {
     assert_true(attr.completion_timestamp_mask == UINT64_MAX);
 }
 
-static void query_port_fills_what_the_caller_has(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, query_port_fills_what_the_caller_has) {
     struct {
         struct ibv_port_attr attr;
         uint8_t more[16];
@@ -68,14 +66,12 @@ static void query_port_fills_what_the_caller_has(void **state) {
         assert_int_equal(out.more[i], 0);
 }
 
-static void paging_on_demand_is_refused(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, paging_on_demand_is_refused) {
     assert_null(soft_reg_mr(a.pd, a.buf, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND));
     assert_int_equal(errno, EOPNOTSUPP);
 }
 
-static void a_registration_under_another_address_is_used_by_it(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, a_registration_under_another_address_is_used_by_it) {
     const uint64_t iova = 0x4000;
     struct ibv_mr *mr =
         soft_reg_mr_iova(b.pd, b.buf, 4096, iova, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -100,8 +96,7 @@ static struct ibv_cq_ex *extended_cq(uint64_t flags) {
     return ibv_create_cq_ex(b.ctx, &attr);
 }
 
-static void a_reader_shows_completions_one_by_one(void **state) {
-    (void)state;
+TEST(a_reader_shows_completions_one_by_one) {
     sv_open(&a, SV_OPTIONS());
     sv_open(&b, SV_OPTIONS());
     struct ibv_cq_ex *cq = extended_cq(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
@@ -144,8 +139,7 @@ static void a_reader_shows_completions_one_by_one(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_cq_refuses_fields_it_cannot_read(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, a_cq_refuses_fields_it_cannot_read) {
     assert_null(extended_cq(IBV_WC_EX_WITH_FLOW_TAG));
     assert_int_equal(errno, EOPNOTSUPP);
     struct ibv_cq_init_attr_ex attr = {.cqe = 16,
@@ -155,8 +149,7 @@ static void a_cq_refuses_fields_it_cannot_read(void **state) {
     assert_int_equal(errno, EOPNOTSUPP);
 }
 
-static void a_cq_grows_and_keeps_what_is_in_it(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, a_cq_grows_and_keeps_what_is_in_it) {
     struct ibv_cq *cq = soft_create_cq(a.ctx, 2, NULL, NULL, 0);
     assert_non_null(cq);
     struct ibv_wc wc = {.wr_id = 1};
@@ -191,8 +184,7 @@ static void build_send(struct ibv_qp_ex *ex, uint64_t wr_id, uint32_t bytes) {
     ibv_wr_set_sge(ex, a.mr->lkey, (uintptr_t)a.buf, bytes);
 }
 
-static void a_batch_is_posted_by_complete(void **state) {
-    (void)state;
+TEST_WITH(open_extended, close_pair, a_batch_is_posted_by_complete) {
     struct ibv_qp_ex *ex = soft_qp_to_qp_ex(a.qp);
     assert_non_null(ex);
     assert_null(soft_qp_to_qp_ex(b.qp));
@@ -214,8 +206,7 @@ static void a_batch_is_posted_by_complete(void **state) {
     assert_int_equal(sv_poll(a.scq).wr_id, 2);
 }
 
-static void an_aborted_batch_leaves_nothing(void **state) {
-    (void)state;
+TEST_WITH(open_extended, close_pair, an_aborted_batch_leaves_nothing) {
     struct ibv_qp_ex *ex = soft_qp_to_qp_ex(a.qp);
     ibv_wr_start(ex);
     build_send(ex, 1, 8);
@@ -225,8 +216,7 @@ static void an_aborted_batch_leaves_nothing(void **state) {
     assert_int_equal(sv_slots_written(&a), 0);
 }
 
-static void a_batch_with_a_mistake_is_not_posted_at_all(void **state) {
-    (void)state;
+TEST_WITH(open_extended, close_pair, a_batch_with_a_mistake_is_not_posted_at_all) {
     struct ibv_qp_ex *ex = soft_qp_to_qp_ex(a.qp);
     struct ibv_sge many[8] = {0};
     ibv_wr_start(ex);
@@ -253,8 +243,7 @@ static void a_batch_with_a_mistake_is_not_posted_at_all(void **state) {
         assert_int_equal(sv_poll(b.rcq).status, IBV_WC_SUCCESS);
 }
 
-static void qps_refuse_operations_they_do_not_have(void **state) {
-    (void)state;
+TEST_WITH(open_pair, close_pair, qps_refuse_operations_they_do_not_have) {
     struct ibv_qp_init_attr_ex attr = {
         .send_cq = a.scq,
         .recv_cq = a.rcq,
@@ -275,8 +264,7 @@ static void qps_refuse_operations_they_do_not_have(void **state) {
 
 /* ---- programs written for NICs ---------------------------------------------------------------------------- */
 
-static void a_patient_device_reports_a_gone_peer_after_the_retries(void **state) {
-    (void)state;
+TEST(a_patient_device_reports_a_gone_peer_after_the_retries) {
     soft_dropin = true;
     sv_pair(&a, SV_OPTIONS(.timeout = 13, .retry_cnt = 1), &b, SV_OPTIONS()); /* 67 ms */
     sv_wait_linked(&a);
@@ -288,26 +276,4 @@ static void a_patient_device_reports_a_gone_peer_after_the_retries(void **state)
     assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
     assert_true(soft_now_ns() - start >= 67000000);
     sv_unpair(&a, &b);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(the_context_is_extended, open_pair, close_pair),
-        cmocka_unit_test_setup_teardown(query_port_fills_what_the_caller_has, open_pair,
-                                        close_pair),
-        cmocka_unit_test_setup_teardown(paging_on_demand_is_refused, open_pair, close_pair),
-        cmocka_unit_test_setup_teardown(a_registration_under_another_address_is_used_by_it,
-                                        open_pair, close_pair),
-        cmocka_unit_test(a_reader_shows_completions_one_by_one),
-        cmocka_unit_test_setup_teardown(a_cq_refuses_fields_it_cannot_read, open_pair, close_pair),
-        cmocka_unit_test_setup_teardown(a_cq_grows_and_keeps_what_is_in_it, open_pair, close_pair),
-        cmocka_unit_test_setup_teardown(a_batch_is_posted_by_complete, open_extended, close_pair),
-        cmocka_unit_test_setup_teardown(an_aborted_batch_leaves_nothing, open_extended, close_pair),
-        cmocka_unit_test_setup_teardown(a_batch_with_a_mistake_is_not_posted_at_all, open_extended,
-                                        close_pair),
-        cmocka_unit_test_setup_teardown(qps_refuse_operations_they_do_not_have, open_pair,
-                                        close_pair),
-        cmocka_unit_test(a_patient_device_reports_a_gone_peer_after_the_retries),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

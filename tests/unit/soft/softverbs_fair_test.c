@@ -74,8 +74,7 @@ static void close_fair(struct fair *f, unsigned qps) {
 }
 
 /* Every one of a few in turn is busy, the others have one message each. */
-static void a_busy_queue_pair_keeps_no_other_waiting(void **state) {
-    (void)state;
+TEST(a_busy_queue_pair_keeps_no_other_waiting) {
     enum { FEW = 5 };
     for (unsigned busy = 0; busy < FEW; busy++) {
         struct fair f;
@@ -101,8 +100,7 @@ static void a_busy_queue_pair_keeps_no_other_waiting(void **state) {
 }
 
 /* All are busy: none has more than its share, give or take a poll. */
-static void busy_queue_pairs_have_equal_shares(void **state) {
-    (void)state;
+TEST(busy_queue_pairs_have_equal_shares) {
     enum { FEW = 5, ROUNDS = 40 };
     struct fair f;
     open_fair(&f, FEW);
@@ -117,8 +115,7 @@ static void busy_queue_pairs_have_equal_shares(void **state) {
 }
 
 /* Those that had nothing for long are looked at a few at a time, but are looked at. */
-static void nor_those_that_were_idle_for_long(void **state) {
-    (void)state;
+TEST(nor_those_that_were_idle_for_long) {
     struct fair f;
     struct ibv_wc wc;
     open_fair(&f, QPS);
@@ -145,13 +142,4 @@ static void nor_those_that_were_idle_for_long(void **state) {
     must(waiting == 0);
     must(polls <= 4 * QPS);
     close_fair(&f, QPS);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_busy_queue_pair_keeps_no_other_waiting),
-        cmocka_unit_test(busy_queue_pairs_have_equal_shares),
-        cmocka_unit_test(nor_those_that_were_idle_for_long),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,8 +254,7 @@ static void lose_it_far_from_the_peer(int fd) {
     sv_close(&e);
 }
 
-static void a_peer_in_another_process_puts_its_fences_in(void **state) {
-    (void)state;
+TEST(a_peer_in_another_process_puts_its_fences_in) {
     struct sv_child child = sv_fork(lose_it_far_from_the_peer);
     struct sv_end e;
     uint32_t number;
@@ -281,17 +280,11 @@ static void a_peer_in_another_process_puts_its_fences_in(void **state) {
     assert_int_equal(status, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(a_key_is_taken_back_when_nobody_goes_without_a_fence, in_a_child, child,
-            take_a_key_back),
-        ROW(nobody_writes_through_a_key_that_was_taken_back, in_a_child, child,
-            take_keys_back_in_traffic),
-        ROW(who_sleeps_is_woken, in_a_child, child, sleep_and_answer),
-        ROW(what_came_without_a_bell_is_found, in_a_child, child, miss_a_bell),
-        ROW(a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside, in_a_child, child,
-            wait_for_no_answer),
-        cmocka_unit_test(a_peer_in_another_process_puts_its_fences_in),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW(a_key_is_taken_back_when_nobody_goes_without_a_fence, in_a_child, child,
+               take_a_key_back),
+           ROW(nobody_writes_through_a_key_that_was_taken_back, in_a_child, child,
+               take_keys_back_in_traffic),
+           ROW(who_sleeps_is_woken, in_a_child, child, sleep_and_answer),
+           ROW(what_came_without_a_bell_is_found, in_a_child, child, miss_a_bell),
+           ROW(a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside, in_a_child, child,
+               wait_for_no_answer));

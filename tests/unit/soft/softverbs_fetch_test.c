@@ -34,12 +34,11 @@ static int fetch(struct sv_end *b, struct shared from, uint64_t offset, uint32_t
     return soft_fetch(b->qp, from.region, from.at + offset, &to);
 }
 
-static void the_receiver_copies_what_its_peer_shares(void **state) {
+TEST(the_receiver_copies_what_its_peer_shares) {
     static const struct {
         uint32_t offset, bytes;
     } parts[] = {{0, 1}, {0, BYTES}, {BYTES - 1, 1}, {77, 8169}, {4096, 0}};
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     struct shared from = shared_by(&a);
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -52,10 +51,9 @@ static void the_receiver_copies_what_its_peer_shares(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void memory_that_the_peer_has_not_mapped_is_not_shared(void **state) {
+TEST(memory_that_the_peer_has_not_mapped_is_not_shared) {
     struct sv_end a, b;
     struct shared shared;
-    (void)state;
     open_pair(&a, &b);
     uint8_t *mine = malloc(BYTES);
     struct ibv_mr *private = soft_reg_mr(a.pd, mine, BYTES, 0);
@@ -68,9 +66,8 @@ static void memory_that_the_peer_has_not_mapped_is_not_shared(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void what_is_not_shared_cannot_be_copied(void **state) {
+TEST(what_is_not_shared_cannot_be_copied) {
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     struct shared good = shared_by(&a);
     const struct shared wrong[] = {
@@ -85,9 +82,8 @@ static void what_is_not_shared_cannot_be_copied(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void it_goes_to_memory_that_may_be_written(void **state) {
+TEST(it_goes_to_memory_that_may_be_written) {
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     struct shared from = shared_by(&a);
     struct ibv_pd *other = soft_alloc_pd(b.ctx);
@@ -107,11 +103,10 @@ static void it_goes_to_memory_that_may_be_written(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void over_tcp_nothing_is_shared(void **state) {
+TEST(over_tcp_nothing_is_shared) {
     static const struct tcp_options o = {.o = {.mapped = true, .bytes = BYTES}, .extended = true};
     struct tcp_pair p;
     struct shared shared;
-    (void)state;
     tcp_open(&p, &o);
     assert_false(soft_share(p.a.qp, p.a.mr, p.a.buf, BYTES, &shared.region, &shared.at));
     assert_int_equal(fetch(&p.b, (struct shared){0, 0}, 0, 64), EINVAL);
@@ -120,8 +115,7 @@ static void over_tcp_nothing_is_shared(void **state) {
 
 /* ---- the end ------------------------------------------------------------------------------------ */
 
-static void when_a_side_is_down_nothing_is_copied(void **state) {
-    (void)state;
+TEST(when_a_side_is_down_nothing_is_copied) {
     for (enum sv_down how = SV_TO_ERR; how <= SV_DOWNS; how++) {
         struct sv_end a, b;
         open_pair(&a, &b);
@@ -154,8 +148,7 @@ static void *take(void *arg) {
 }
 
 /* The receiver is anywhere in its copy when the sender goes down and its memory is written to. */
-static void no_byte_written_after_the_end_is_copied(void **state) {
-    (void)state;
+TEST(no_byte_written_after_the_end_is_copied) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         struct sv_end a, b;
         pthread_t thread;
@@ -173,17 +166,4 @@ static void no_byte_written_after_the_end_is_copied(void **state) {
         must(!t.wrong);
         sv_unpair(&a, &b);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_receiver_copies_what_its_peer_shares),
-        cmocka_unit_test(memory_that_the_peer_has_not_mapped_is_not_shared),
-        cmocka_unit_test(what_is_not_shared_cannot_be_copied),
-        cmocka_unit_test(it_goes_to_memory_that_may_be_written),
-        cmocka_unit_test(over_tcp_nothing_is_shared),
-        cmocka_unit_test(when_a_side_is_down_nothing_is_copied),
-        cmocka_unit_test(no_byte_written_after_the_end_is_copied),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,8 +25,7 @@ static void refused_as_memory(int fd, size_t bytes) {
     close(fd);
 }
 
-static void memory_that_could_fail_under_us_is_refused(void **state) {
-    (void)state;
+TEST(memory_that_could_fail_under_us_is_refused) {
     int good = hostile_shm_file(true, 8192, 0);
     assert_true(soft_untrusted_fd_memory(good, 8192));
     assert_false(soft_untrusted_fd_memory(good, 4096));
@@ -59,8 +58,7 @@ static void refused_as_bell(int fd) {
     close(fd);
 }
 
-static void only_an_empty_datagram_socket_is_a_bell(void **state) {
-    (void)state;
+TEST(only_an_empty_datagram_socket_is_a_bell) {
     int pair[2], hears;
     refused_as_bell(eventfd(0, EFD_CLOEXEC));
     refused_as_bell(open("/dev/null", O_RDWR | O_CLOEXEC));
@@ -90,8 +88,7 @@ static void only_an_empty_datagram_socket_is_a_bell(void **state) {
 
 #define SOON_NS 2000000000ull
 
-static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
-    (void)state;
+TEST(a_descriptor_that_is_slow_to_close_holds_nobody_up) {
     int other[6];
     must(soft_close_device(sv_context()) == 0); /* threads that come with the first one are there */
     unsigned fds = hostile_fds();
@@ -110,8 +107,7 @@ static void a_descriptor_that_is_slow_to_close_holds_nobody_up(void **state) {
  * Who closes or unmaps it last gives its pages back to the system, which takes as long as there are some. The threads of
  * this sender are busy, so what is left to them stays.
  */
-static void much_memory_is_freed_by_a_thread(void **state) {
-    (void)state;
+TEST(much_memory_is_freed_by_a_thread) {
     enum { MUCH = 64 << 20 };
     int other[4];
     uint64_t who = soft_untrusted_fd_who(geteuid(), 1);
@@ -142,8 +138,7 @@ static void much_memory_is_freed_by_a_thread(void **state) {
 #define SOMEBODY_ELSE 4712
 
 /* Whatever is stuck, and however much waits behind it: no call closes it itself, and others are served. */
-static void a_user_whose_descriptors_do_not_close_burdens_himself(void **state) {
-    (void)state;
+TEST(a_user_whose_descriptors_do_not_close_burdens_himself) {
     int other[7], ends[2];
     char byte;
     must(soft_close_device(sv_context()) == 0);
@@ -234,8 +229,7 @@ static void to_the_control_socket(int fd) {
     hostile_say(soft_ctl_connect(getppid(), &who), "status", 6, &slow, 1);
 }
 
-static void a_peer_that_passes_slow_descriptors_holds_nobody_up(void **state) {
-    (void)state;
+TEST(a_peer_that_passes_slow_descriptors_holds_nobody_up) {
     void (*const ways[])(int) = {in_a_greeting, behind_nonsense,  behind_a_greeting,
                                  inside_a_bell, through_the_bell, to_the_control_socket};
     hostile_pair_open();
@@ -283,8 +277,7 @@ static unsigned how_many_hung_up(const int *sock) {
 }
 
 /* In the ordinary run of things there is nothing that anybody else would have to close. */
-static void honest_peers_need_no_thread_for_it(void **state) {
-    (void)state;
+TEST(honest_peers_need_no_thread_for_it) {
     unsigned threads = sv_threads(), started = soft_untrusted_fd_closers();
     for (unsigned i = 0; i < 3; i++) {
         hostile_pair_open();
@@ -294,8 +287,7 @@ static void honest_peers_need_no_thread_for_it(void **state) {
     assert_int_equal(soft_untrusted_fd_closers(), started);
 }
 
-static void of_those_who_never_greet_the_oldest_go(void **state) {
-    (void)state;
+TEST(of_those_who_never_greet_the_oldest_go) {
     hostile_pair_open();
     unsigned fds = hostile_fds();
     struct rdma_event_channel *channel = soft_create_event_channel();
@@ -339,8 +331,7 @@ static void greets_often(int fd) {
     must(sv_hear(fd) == 2);
 }
 
-static void one_process_has_few_connections(void **state) {
-    (void)state;
+TEST(one_process_has_few_connections) {
     hostile_pair_open();
     unsigned fds = hostile_fds();
     victim_qpn = hostile_b.qp->qp_num;
@@ -366,8 +357,7 @@ static void calls_and_waits(int fd) {
         close(sock[i]);
 }
 
-static void callers_that_cannot_be_accepted_do_not_make_it_spin(void **state) {
-    (void)state;
+TEST(callers_that_cannot_be_accepted_do_not_make_it_spin) {
     hostile_pair_open();
     unsigned fds = hostile_fds();
     victim_qpn = hostile_b.qp->qp_num;
@@ -388,20 +378,4 @@ static void callers_that_cannot_be_accepted_do_not_make_it_spin(void **state) {
     assert_int_equal(sv_join(&child), 0);
     sv_until(hostile_fds() == fds);
     hostile_pair_close();
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_that_could_fail_under_us_is_refused),
-        cmocka_unit_test(only_an_empty_datagram_socket_is_a_bell),
-        cmocka_unit_test(a_descriptor_that_is_slow_to_close_holds_nobody_up),
-        cmocka_unit_test(a_user_whose_descriptors_do_not_close_burdens_himself),
-        cmocka_unit_test(a_peer_that_passes_slow_descriptors_holds_nobody_up),
-        cmocka_unit_test(much_memory_is_freed_by_a_thread),
-        cmocka_unit_test(honest_peers_need_no_thread_for_it),
-        cmocka_unit_test(of_those_who_never_greet_the_oldest_go),
-        cmocka_unit_test(one_process_has_few_connections),
-        cmocka_unit_test(callers_that_cannot_be_accepted_do_not_make_it_spin),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,7 @@ static int detach(struct sv_end *e, uint8_t group) {
     return soft_detach_mcast(e->qp, &gid, 0);
 }
 
-static void every_member_gets_it_the_sender_too_unless_it_says_no(void **state) {
-    (void)state;
+TEST(every_member_gets_it_the_sender_too_unless_it_says_no) {
     struct sv_end a, b, c;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -49,8 +48,7 @@ static void every_member_gets_it_the_sender_too_unless_it_says_no(void **state) 
     sv_close(&c);
 }
 
-static void who_has_left_or_has_another_qkey_gets_nothing(void **state) {
-    (void)state;
+TEST(who_has_left_or_has_another_qkey_gets_nothing) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -71,8 +69,7 @@ static void who_has_left_or_has_another_qkey_gets_nothing(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void what_attaching_refuses(void **state) {
-    (void)state;
+TEST(what_attaching_refuses) {
     struct sv_end a, rc;
     ud_open(&a, UD_OPTIONS(0));
     sv_open(&rc, SV_OPTIONS(0));
@@ -110,8 +107,7 @@ static void member(int fd) {
     sv_unpair(&one, &two);
 }
 
-static void members_in_several_processes_all_get_it(void **state) {
-    (void)state;
+TEST(members_in_several_processes_all_get_it) {
     struct sv_child child[CHILDREN];
     struct sv_end a, own;
     for (unsigned i = 0; i < CHILDREN; i++)
@@ -137,8 +133,7 @@ static void members_in_several_processes_all_get_it(void **state) {
     sv_unpair(&a, &own);
 }
 
-static void who_only_sends_learns_of_members_that_were_there_before(void **state) {
-    (void)state;
+TEST(who_only_sends_learns_of_members_that_were_there_before) {
     struct sv_child child = sv_fork(member);
     struct sv_end a;
     (void)sv_hear(child.fd);
@@ -154,8 +149,7 @@ static void who_only_sends_learns_of_members_that_were_there_before(void **state
     sv_close(&a);
 }
 
-static void a_killed_member_is_forgotten(void **state) {
-    (void)state;
+TEST(a_killed_member_is_forgotten) {
     struct sv_child child = sv_fork(member);
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
@@ -216,8 +210,7 @@ static void forget(void) {
     soft_unlock();
 }
 
-static void other_users_leave_room_for_groups_of_ours(void **state) {
-    (void)state;
+TEST(other_users_leave_room_for_groups_of_ours) {
     struct sv_end a;
     ud_open(&a, UD_OPTIONS(0));
     for (unsigned i = 0; i < STRANGERS * EACH; i++)
@@ -228,8 +221,7 @@ static void other_users_leave_room_for_groups_of_ours(void **state) {
     sv_close(&a);
 }
 
-static void nor_do_they_fill_a_group(void **state) {
-    (void)state;
+TEST(nor_do_they_fill_a_group) {
     struct sv_end a;
     ud_open(&a, UD_OPTIONS(0));
     for (unsigned i = 0; i < 2 * SOFT_UD_MEMBERS; i++)
@@ -241,8 +233,7 @@ static void nor_do_they_fill_a_group(void **state) {
 }
 
 /* Who speaks of another one's QP first could take it out again. */
-static void nor_do_they_take_a_member_out_that_is_not_theirs(void **state) {
-    (void)state;
+TEST(nor_do_they_take_a_member_out_that_is_not_theirs) {
     struct sv_end a;
     ud_open(&a, UD_OPTIONS(0));
     union ibv_gid gid = group_number(9);
@@ -261,16 +252,5 @@ static void nor_do_they_take_a_member_out_that_is_not_theirs(void **state) {
 
 int main(void) {
     ud_run = (uint32_t)getpid();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_member_gets_it_the_sender_too_unless_it_says_no),
-        cmocka_unit_test(who_has_left_or_has_another_qkey_gets_nothing),
-        cmocka_unit_test(what_attaching_refuses),
-        cmocka_unit_test(members_in_several_processes_all_get_it),
-        cmocka_unit_test(who_only_sends_learns_of_members_that_were_there_before),
-        cmocka_unit_test(a_killed_member_is_forgotten),
-        cmocka_unit_test(other_users_leave_room_for_groups_of_ours),
-        cmocka_unit_test(nor_do_they_fill_a_group),
-        cmocka_unit_test(nor_do_they_take_a_member_out_that_is_not_theirs),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -164,8 +164,7 @@ static void live_through(struct sv_end *e, int fd) {
     sv_stays_empty(e->scq, e->rcq);
 }
 
-static void scribbled_rings_end_in_an_error_and_nowhere_else(void **state) {
-    (void)state;
+TEST(scribbled_rings_end_in_an_error_and_nowhere_else) {
     struct sv_child child = sv_fork(attacker);
     struct ibv_context *ctx = sv_context(); /* the engine lives through all rounds */
     sv_tell(child.fd, 20240229);
@@ -241,8 +240,7 @@ static void rings_the_deaf(int fd) {
     sv_close(&e);
 }
 
-static void a_bell_that_cannot_be_rung_holds_nobody_up(void **state) {
-    (void)state;
+TEST(a_bell_that_cannot_be_rung_holds_nobody_up) {
     struct sv_child bad = sv_fork(deaf), good = sv_fork(rings_the_deaf);
     sv_introduce(&bad, &good);
     assert_int_equal(sv_hear(good.fd), 1);
@@ -326,8 +324,7 @@ static void babbler(int fd) {
     hostile_noise(waiting, &seed);
 }
 
-static void nonsense_on_the_control_socket_harms_nobody(void **state) {
-    (void)state;
+TEST(nonsense_on_the_control_socket_harms_nobody) {
     hostile_pair_open();
     hostile_still_serves(1);
     struct sv_end waits; /* in INIT: a ring may come early */
@@ -344,13 +341,4 @@ static void nonsense_on_the_control_socket_harms_nobody(void **state) {
     sv_close(&waits); /* a ring it may hold goes with it */
     sv_until(hostile_fds() <= fds);
     hostile_pair_close();
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scribbled_rings_end_in_an_error_and_nowhere_else),
-        cmocka_unit_test(a_bell_that_cannot_be_rung_holds_nobody_up),
-        cmocka_unit_test(nonsense_on_the_control_socket_harms_nobody),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,9 +9,63 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/verbs/mw.h"
 
+enum { BLOCK = 512, BLOCKS = SOFT_MAX_MR / BLOCK };
+
+static void index_of_remote(struct sv_end *e, unsigned count, uint16_t *index) {
+    struct ibv_mr **mrs = calloc(count, sizeof *mrs);
+    must(mrs);
+    for (unsigned i = 0; i < count; i++) {
+        mrs[i] = soft_reg_mr(e->pd, e->buf, 64, IBV_ACCESS_REMOTE_READ);
+        must(mrs[i]);
+        index[i] = (uint16_t)(mrs[i]->rkey >> 16);
+    }
+    for (unsigned i = 0; i < count; i++)
+        must(soft_dereg_mr(mrs[i]) == 0);
+    free(mrs);
+}
+
+static unsigned blocks_of(bool seen[BLOCKS]) {
+    uint16_t index[256];
+    struct sv_end e;
+    unsigned count = 0;
+    memset(seen, 0, BLOCKS * sizeof *seen);
+    sv_open(&e, SV_OPTIONS());
+    index_of_remote(&e, 256, index);
+    for (unsigned i = 0; i < 256; i++) {
+        count += !seen[index[i] / BLOCK];
+        seen[index[i] / BLOCK] = true;
+    }
+    sv_close(&e);
+    return count;
+}
+
+static void tell_blocks(int fd) {
+    bool seen[BLOCKS];
+    (void)blocks_of(seen);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        sv_tell(fd, seen[i]);
+}
+
+/*
+ * The test is the first, while few indexes are in use: so they take little memory. Which they are, a process does not
+ * know of another.
+ */
+TEST(the_indexes_in_use_are_others_in_each_process) {
+#ifdef SANITIZE_THREAD
+    skip(); /* which forbids threads in a child forked from a process that has some */
+#endif
+    bool own[BLOCKS];
+    unsigned same = 0, count = blocks_of(own);
+    assert_in_range(count, 2, 16);
+    struct sv_child child = sv_fork(tell_blocks);
+    for (unsigned i = 0; i < BLOCKS; i++)
+        same += sv_hear(child.fd) && own[i];
+    assert_true(same < count);
+    assert_int_equal(sv_join(&child), 0);
+}
+
 /* A key that was given back does not open what is registered in its place. */
-static void a_dead_key_stays_dead(void **state) {
-    (void)state;
+TEST(a_dead_key_stays_dead) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     struct ibv_mr *first = soft_reg_mr(e.pd, e.buf, 64, 0);
@@ -53,8 +107,7 @@ static void come_and_go(struct sv_end *e, unsigned count) {
 }
 
 /* However many were registered: what is resident is what those need that live. */
-static void registrations_that_come_and_go_touch_no_more_memory(void **state) {
-    (void)state;
+TEST(registrations_that_come_and_go_touch_no_more_memory) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     come_and_go(&e, SOFT_MAX_MR / 8);
@@ -64,8 +117,7 @@ static void registrations_that_come_and_go_touch_no_more_memory(void **state) {
     sv_close(&e);
 }
 
-static void the_table_of_registrations_has_an_end(void **state) {
-    (void)state;
+TEST(the_table_of_registrations_has_an_end) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     struct ibv_device_attr dev;
@@ -87,7 +139,7 @@ static void the_table_of_registrations_has_an_end(void **state) {
 
 /* ---- fork: a child has keys of its own, not those that its parent hands out next ------------------- */
 
-enum { KEYS = 16, BLOCK = 512, BLOCKS = SOFT_MAX_MR / BLOCK };
+enum { KEYS = 16 };
 
 static void keys_of(uint16_t *salts) {
     struct sv_end e;
@@ -108,8 +160,7 @@ static void tell_keys(int fd) {
         sv_tell(fd, salts[i]);
 }
 
-static void a_child_hands_out_other_keys_than_its_parent(void **state) {
-    (void)state;
+TEST(a_child_hands_out_other_keys_than_its_parent) {
 #ifdef SANITIZE_THREAD
     skip(); /* which forbids threads in a child forked from a process that has some */
 #endif
@@ -129,22 +180,8 @@ static void a_child_hands_out_other_keys_than_its_parent(void **state) {
 
 /* ---- what a peer that does not see the table would have to guess ----------------------------------------- */
 
-static void index_of_remote(struct sv_end *e, unsigned count, uint16_t *index) {
-    struct ibv_mr **mrs = calloc(count, sizeof *mrs);
-    must(mrs);
-    for (unsigned i = 0; i < count; i++) {
-        mrs[i] = soft_reg_mr(e->pd, e->buf, 64, IBV_ACCESS_REMOTE_READ);
-        must(mrs[i]);
-        index[i] = (uint16_t)(mrs[i]->rkey >> 16);
-    }
-    for (unsigned i = 0; i < count; i++)
-        must(soft_dereg_mr(mrs[i]) == 0);
-    free(mrs);
-}
-
 /* Neither the key before it nor one that was given back says where the next is. */
-static void the_index_of_remote_keys_has_no_order(void **state) {
-    (void)state;
+TEST(the_index_of_remote_keys_has_no_order) {
     enum { COUNT = 512, BUCKETS = 16 };
     uint16_t index[COUNT];
     unsigned near = 0, low[BUCKETS] = {0};
@@ -161,8 +198,7 @@ static void the_index_of_remote_keys_has_no_order(void **state) {
     sv_close(&e);
 }
 
-static void windows_have_random_places_too(void **state) {
-    (void)state;
+TEST(windows_have_random_places_too) {
     enum { COUNT = 64 };
     struct ibv_mw *mw[COUNT];
     unsigned near = 0;
@@ -177,55 +213,4 @@ static void windows_have_random_places_too(void **state) {
     for (unsigned i = 0; i < COUNT; i++)
         assert_int_equal(soft_dealloc_mw(mw[i]), 0);
     sv_close(&e);
-}
-
-static unsigned blocks_of(bool seen[BLOCKS]) {
-    uint16_t index[256];
-    struct sv_end e;
-    unsigned count = 0;
-    memset(seen, 0, BLOCKS * sizeof *seen);
-    sv_open(&e, SV_OPTIONS());
-    index_of_remote(&e, 256, index);
-    for (unsigned i = 0; i < 256; i++) {
-        count += !seen[index[i] / BLOCK];
-        seen[index[i] / BLOCK] = true;
-    }
-    sv_close(&e);
-    return count;
-}
-
-static void tell_blocks(int fd) {
-    bool seen[BLOCKS];
-    (void)blocks_of(seen);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        sv_tell(fd, seen[i]);
-}
-
-/* Few, so that they take little memory; which, a process does not know of another. */
-static void the_indexes_in_use_are_others_in_each_process(void **state) {
-    (void)state;
-#ifdef SANITIZE_THREAD
-    skip(); /* which forbids threads in a child forked from a process that has some */
-#endif
-    bool own[BLOCKS];
-    unsigned same = 0, count = blocks_of(own);
-    assert_in_range(count, 2, 16);
-    struct sv_child child = sv_fork(tell_blocks);
-    for (unsigned i = 0; i < BLOCKS; i++)
-        same += sv_hear(child.fd) && own[i];
-    assert_true(same < count);
-    assert_int_equal(sv_join(&child), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_indexes_in_use_are_others_in_each_process), /* while few are in use */
-        cmocka_unit_test(a_dead_key_stays_dead),
-        cmocka_unit_test(registrations_that_come_and_go_touch_no_more_memory),
-        cmocka_unit_test(the_table_of_registrations_has_an_end),
-        cmocka_unit_test(a_child_hands_out_other_keys_than_its_parent),
-        cmocka_unit_test(the_index_of_remote_keys_has_no_order),
-        cmocka_unit_test(windows_have_random_places_too),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,8 +35,7 @@ static void whole(enum way way) {
     onesided_close(&p);
 }
 
-static void a_long_operation_moves_every_byte(void **state) {
-    (void)state;
+TEST(a_long_operation_moves_every_byte) {
     whole(MAPPED);
     whole(PROCESS);
 }
@@ -71,20 +70,11 @@ static bool taken_back(enum way way) {
     return rest;
 }
 
-static void a_key_that_is_taken_back_ends_a_long_write(void **state) {
-    (void)state;
+TEST(a_key_that_is_taken_back_ends_a_long_write) {
     for (enum way way = MAPPED; way <= PROCESS; way++) {
         unsigned tries = 0;
         while (!taken_back(way) && tries < TRIES)
             tries++;
         assert_true(tries < TRIES);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_long_operation_moves_every_byte),
-        cmocka_unit_test(a_key_that_is_taken_back_ends_a_long_write),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,8 +88,7 @@ static void one_message(struct many *m, int i) {
 static struct many many;
 static unsigned fds_before, threads_before;
 
-static void an_idle_connected_qp_is_small(void **state) {
-    (void)state;
+TEST(an_idle_connected_qp_is_small) {
     sv_open(&many.a, SV_OPTIONS(.mapped = true)); /* what is made once, by anybody, is made */
     sv_close(&many.a);
     fds_before = sv_fds();
@@ -103,15 +102,13 @@ static void an_idle_connected_qp_is_small(void **state) {
 #endif
 }
 
-static void every_one_of_them_is_served(void **state) {
-    (void)state;
+TEST(every_one_of_them_is_served) {
     for (int i = 0; i < PAIRS; i++)
         one_message(&many, i);
 }
 
 /* However small the polls are: who is served in one waits until the others were. */
-static void small_polls_serve_all_of_them_in_turn(void **state) {
-    (void)state;
+TEST(small_polls_serve_all_of_them_in_turn) {
     enum { ACTIVE = PAIRS / 2, EACH = 3, SMALL = 7 };
     static unsigned received[PAIRS];
     struct ibv_sge to = sv_sge(&many.b, 0, 64), from = sv_sge(&many.a, 0, 32);
@@ -144,8 +141,7 @@ static void small_polls_serve_all_of_them_in_turn(void **state) {
 }
 
 /* After a while without work a QP leaves the list that every poll looks at. */
-static void a_poll_looks_at_the_active_ones(void **state) {
-    (void)state;
+TEST(a_poll_looks_at_the_active_ones) {
     struct soft_cq *cq = soft_cq_of(many.b.rcq);
     struct ibv_wc wc;
     for (int turn = 0; turn < 6; turn++) {
@@ -180,8 +176,7 @@ static void send_to(int i) {
 }
 
 /* The board says which of them it is. */
-static void a_message_of_a_quiet_one_is_found_by_the_next_poll(void **state) {
-    (void)state;
+TEST(a_message_of_a_quiet_one_is_found_by_the_next_poll) {
     be_quiet();
     struct ibv_wc wc[8];
     for (int i = 0; i < PAIRS; i += 7) {
@@ -193,8 +188,7 @@ static void a_message_of_a_quiet_one_is_found_by_the_next_poll(void **state) {
 }
 
 /* Nor is what a board says believed: the message is seen later, and the others as ever. */
-static void what_a_board_says_wrongly_costs_time_and_no_message(void **state) {
-    (void)state;
+TEST(what_a_board_says_wrongly_costs_time_and_no_message) {
     be_quiet();
     struct ibv_wc wc[8];
     for (int i = 0; i < PAIRS; i += 31) {
@@ -218,22 +212,8 @@ static void what_a_board_says_wrongly_costs_time_and_no_message(void **state) {
     }
 }
 
-static void they_go_without_a_trace(void **state) {
-    (void)state;
+TEST(they_go_without_a_trace) {
     must(sv_fds() < fds_before + 64); /* none per QP */
     close_many(&many);
     must(sv_threads() == threads_before);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_idle_connected_qp_is_small),
-        cmocka_unit_test(every_one_of_them_is_served),
-        cmocka_unit_test(small_polls_serve_all_of_them_in_turn),
-        cmocka_unit_test(a_poll_looks_at_the_active_ones),
-        cmocka_unit_test(a_message_of_a_quiet_one_is_found_by_the_next_poll),
-        cmocka_unit_test(what_a_board_says_wrongly_costs_time_and_no_message),
-        cmocka_unit_test(they_go_without_a_trace),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

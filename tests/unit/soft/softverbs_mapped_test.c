@@ -25,8 +25,23 @@ static void accepted(struct sv_end *e, void *addr, size_t length, int access) {
     assert_int_equal(soft_dereg_mr(mr), 0);
 }
 
-static void memory_that_is_not_mapped_is_not_registered(void **state) {
+static int as_text(void **state) {
     (void)state;
+    soft_vma_as_text = true;
+    return 0;
+}
+
+static int by_call(void **state) {
+    (void)state;
+    soft_vma_as_text = false;
+    return 0;
+}
+
+#define BOTH(name)                                                                                 \
+    TEST_EACH(name, {#name, name, NULL, NULL, NULL},                                               \
+              {#name "_read_as_text", name, as_text, by_call, NULL})
+
+BOTH(memory_that_is_not_mapped_is_not_registered) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     /* Low, where the kernel puts nothing by itself: a hole stays one whatever is allocated meanwhile. */
@@ -55,8 +70,7 @@ static void memory_that_is_not_mapped_is_not_registered(void **state) {
 }
 
 /* A mapping is not memory: what was reserved without any behind it counts as what it claims. */
-static void more_than_the_machine_has_is_not_registered(void **state) {
-    (void)state;
+BOTH(more_than_the_machine_has_is_not_registered) {
     struct sv_end e;
     const size_t huge = (size_t)1 << 45; /* 32 TiB */
     sv_open(&e, SV_OPTIONS());
@@ -71,8 +85,7 @@ static void more_than_the_machine_has_is_not_registered(void **state) {
     sv_close(&e);
 }
 
-static void memory_without_the_right_is_not_registered(void **state) {
-    (void)state;
+BOTH(memory_without_the_right_is_not_registered) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     static const int writes[] = {
@@ -96,8 +109,7 @@ static void memory_without_the_right_is_not_registered(void **state) {
 }
 
 /* Linux 5.14 and later: before, nothing tells but the access. */
-static void what_lies_behind_the_end_of_its_file_is_not_registered(void **state) {
-    (void)state;
+BOTH(what_lies_behind_the_end_of_its_file_is_not_registered) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     int fd = memfd_create("short", MFD_CLOEXEC);
@@ -110,31 +122,4 @@ static void what_lies_behind_the_end_of_its_file_is_not_registered(void **state)
     assert_int_equal(munmap(pages, 8192), 0);
     close(fd);
     sv_close(&e);
-}
-
-static int as_text(void **state) {
-    (void)state;
-    soft_vma_as_text = true;
-    return 0;
-}
-
-static int by_call(void **state) {
-    (void)state;
-    soft_vma_as_text = false;
-    return 0;
-}
-
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test(test), {                                                                      \
-#test "_read_as_text", test, as_text, by_call, NULL                                        \
-    }
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        BOTH(memory_that_is_not_mapped_is_not_registered),
-        BOTH(more_than_the_machine_has_is_not_registered),
-        BOTH(memory_without_the_right_is_not_registered),
-        BOTH(what_lies_behind_the_end_of_its_file_is_not_registered),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

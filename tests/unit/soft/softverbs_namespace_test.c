@@ -106,7 +106,7 @@ static void begin(const struct sv_child *child, bool alone) {
 }
 
 /* The two in namespaces of their own, or one of them in the test's. */
-static void rc_connects_between_pid_namespaces(void **state) {
+TEST(rc_connects_between_pid_namespaces) {
     static const struct {
         const char *name;
         void (*left)(int fd), (*right)(int fd);
@@ -114,7 +114,6 @@ static void rc_connects_between_pid_namespaces(void **state) {
     } rows[] = {{"siblings", left, right, true, true},
                 {"the first is hidden", left, second_alone, true, false},
                 {"the second is hidden", first_alone, right, false, true}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         print_message("  %s\n", rows[i].name);
         struct sv_child l = sv_fork(rows[i].left), r = sv_fork(rows[i].right);
@@ -160,12 +159,11 @@ static void a_port_alone(int fd) {
     alone(fd, takes_the_port);
 }
 
-static void two_namespaces_share_a_port_that_both_want_to_share(void **state) {
+TEST(two_namespaces_share_a_port_that_both_want_to_share) {
     static const struct {
         bool shared;
         int second;
     } rows[] = {{true, 0}, {false, EADDRINUSE}};
-    (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sv_child child[2] = {sv_fork(a_port_alone), sv_fork(a_port_alone)};
         for (int k = 0; k < 2; k++)
@@ -183,10 +181,9 @@ static void two_namespaces_share_a_port_that_both_want_to_share(void **state) {
     }
 }
 
-static void each_has_a_control_socket_of_its_own(void **state) {
+TEST(each_has_a_control_socket_of_its_own) {
     struct sv_child child[2] = {sv_fork(a_port_alone), sv_fork(a_port_alone)};
     pid_t pid[2];
-    (void)state;
     for (int k = 0; k < 2; k++)
         if ((pid[k] = started(&child[k])) == 0)
             skip();
@@ -250,8 +247,7 @@ static void is_called_alone(int fd) {
     alone(fd, is_called);
 }
 
-static void those_that_are_not_seen_have_half_of_the_descriptors(void **state) {
-    (void)state;
+TEST(those_that_are_not_seen_have_half_of_the_descriptors) {
     struct sv_child caller = sv_fork(calls_often_alone), called = sv_fork(is_called_alone);
     if (!started(&caller) || !started(&called))
         skip();
@@ -262,14 +258,4 @@ static void those_that_are_not_seen_have_half_of_the_descriptors(void **state) {
     assert_int_equal(sv_join(&called), 0);
     sv_tell(caller.fd, 4);
     assert_int_equal(sv_join(&caller), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rc_connects_between_pid_namespaces),
-        cmocka_unit_test(two_namespaces_share_a_port_that_both_want_to_share),
-        cmocka_unit_test(each_has_a_control_socket_of_its_own),
-        cmocka_unit_test(those_that_are_not_seen_have_half_of_the_descriptors),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

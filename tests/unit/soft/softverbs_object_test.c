@@ -15,8 +15,7 @@
 
 /* ---- references -------------------------------------------------------------------------------- */
 
-static void used_objects_refuse_to_die(void **state) {
-    (void)state;
+TEST(used_objects_refuse_to_die) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(.channel = true));
     assert_int_equal(soft_close_device(e.ctx), EBUSY);
@@ -40,8 +39,7 @@ static void used_objects_refuse_to_die(void **state) {
     free(e.buf);
 }
 
-static void a_queue_pair_that_could_not_be_made_leaves_nothing(void **state) {
-    (void)state;
+TEST(a_queue_pair_that_could_not_be_made_leaves_nothing) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     struct ibv_qp_init_attr good = {.send_cq = e.scq,
@@ -90,8 +88,7 @@ static void a_queue_pair_that_could_not_be_made_leaves_nothing(void **state) {
     sv_close(&e); /* EBUSY if one of the rows had left a reference */
 }
 
-static void a_kind_of_queue_pair_that_is_not_here_is_not_supported(void **state) {
-    (void)state;
+TEST(a_kind_of_queue_pair_that_is_not_here_is_not_supported) {
     static const struct {
         int type, error;
     } known[] = {{IBV_QPT_RAW_PACKET, EOPNOTSUPP},
@@ -113,8 +110,7 @@ static void a_kind_of_queue_pair_that_is_not_here_is_not_supported(void **state)
     sv_close(&e);
 }
 
-static void the_command_descriptor_can_be_duplicated_and_polled(void **state) {
-    (void)state;
+TEST(the_command_descriptor_can_be_duplicated_and_polled) {
     unsigned fds = sv_fds();
     struct ibv_context *ctx = sv_context();
     int copy = dup(ctx->cmd_fd);
@@ -127,8 +123,7 @@ static void the_command_descriptor_can_be_duplicated_and_polled(void **state) {
     assert_int_equal(sv_fds(), fds);
 }
 
-static void completion_queues_have_limits(void **state) {
-    (void)state;
+TEST(completion_queues_have_limits) {
     struct ibv_context *ctx = sv_context();
     struct ibv_device_attr dev;
     assert_int_equal(soft_query_device(ctx, &dev), 0);
@@ -150,8 +145,7 @@ static void completion_queues_have_limits(void **state) {
 
 /* ---- memory ------------------------------------------------------------------------------------ */
 
-static void registration_checks_its_arguments(void **state) {
-    (void)state;
+TEST(registration_checks_its_arguments) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     assert_null(soft_reg_mr(e.pd, e.buf, 64, IBV_ACCESS_REMOTE_WRITE));
@@ -171,8 +165,7 @@ static void registration_checks_its_arguments(void **state) {
     sv_close(&e);
 }
 
-static void memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds(void **state) {
-    (void)state;
+TEST(memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds) {
     enum { N = SOFT_MAX_REGIONS + 8 };
     uint8_t *mem[N];
     unsigned fds = sv_fds();
@@ -193,8 +186,7 @@ static void memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds(voi
 
 enum { MANY = 200 };
 
-static void two_hundred_pairs_share_one_completion_queue(void **state) {
-    (void)state;
+TEST(two_hundred_pairs_share_one_completion_queue) {
     static struct sv_end a, b;
     static struct ibv_qp *qa[MANY], *qb[MANY];
     sv_open(&a, SV_OPTIONS(.one_cq = true, .cqe = 4096, .sends = 8, .recvs = 8));
@@ -243,8 +235,7 @@ static void two_hundred_pairs_share_one_completion_queue(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void more_pairs_than_one_block_of_numbers(void **state) {
-    (void)state;
+TEST(more_pairs_than_one_block_of_numbers) {
     enum { N = 2100 };
     static struct ibv_qp *qps[N];
     struct sv_end e;
@@ -260,8 +251,7 @@ static void more_pairs_than_one_block_of_numbers(void **state) {
 }
 
 /* A number is not used again at once: a late message for the dead pair must find nobody. */
-static void numbers_are_not_reused_at_once(void **state) {
-    (void)state;
+TEST(numbers_are_not_reused_at_once) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
     uint32_t last = e.qp->qp_num;
@@ -274,8 +264,7 @@ static void numbers_are_not_reused_at_once(void **state) {
     sv_close(&e);
 }
 
-static void destroying_a_pair_takes_its_completions_along(void **state) {
-    (void)state;
+TEST(destroying_a_pair_takes_its_completions_along) {
     struct sv_end a, b;
     sv_open(&a, SV_OPTIONS());
     struct ibv_qp *first = a.qp, *second = sv_qp(&a);
@@ -308,8 +297,7 @@ static void *poll_other(void *cq) {
     return NULL;
 }
 
-static void a_pair_leaves_no_completion_behind_while_others_poll(void **state) {
-    (void)state;
+TEST(a_pair_leaves_no_completion_behind_while_others_poll) {
     struct sv_end e;
     struct ibv_wc wc;
     pthread_t thread;
@@ -357,8 +345,7 @@ static bool has_left(struct soft_cq *cq) {
     return yes;
 }
 
-static void a_flush_in_the_middle_of_leaving_goes_along(void **state) {
-    (void)state;
+TEST(a_flush_in_the_middle_of_leaving_goes_along) {
     for (int destroy = 0; destroy < 2; destroy++) {
         struct sv_end e;
         struct ibv_wc wc[4];
@@ -383,8 +370,7 @@ static void a_flush_in_the_middle_of_leaving_goes_along(void **state) {
 
 /* ---- device ------------------------------------------------------------------------------------ */
 
-static void the_device_says_what_it_is(void **state) {
-    (void)state;
+TEST(the_device_says_what_it_is) {
     int num = 0;
     struct ibv_device **list = soft_get_device_list(&num);
     assert_non_null(list);
@@ -447,8 +433,7 @@ static size_t rings_and_regions_mapped(void) {
     return n;
 }
 
-static void descriptors_threads_and_mappings_are_given_back(void **state) {
-    (void)state;
+TEST(descriptors_threads_and_mappings_are_given_back) {
     skip_emulated("HAS THREADS OF ITS OWN");
     a_pair_in_process(); /* what exists once per process comes into being */
     unsigned fds = sv_fds(), threads = sv_threads();
@@ -460,8 +445,7 @@ static void descriptors_threads_and_mappings_are_given_back(void **state) {
     }
 }
 
-static void nothing_is_left_while_the_device_stays_open(void **state) {
-    (void)state;
+TEST(nothing_is_left_while_the_device_stays_open) {
     struct ibv_context *ctx = sv_context();
     a_pair_in_process();
     unsigned fds = sv_fds();
@@ -471,26 +455,4 @@ static void nothing_is_left_while_the_device_stays_open(void **state) {
     sv_until(rings_and_regions_mapped() == 0);
     assert_int_equal(sv_fds(), fds);
     assert_int_equal(soft_close_device(ctx), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(used_objects_refuse_to_die),
-        cmocka_unit_test(a_queue_pair_that_could_not_be_made_leaves_nothing),
-        cmocka_unit_test(a_kind_of_queue_pair_that_is_not_here_is_not_supported),
-        cmocka_unit_test(the_command_descriptor_can_be_duplicated_and_polled),
-        cmocka_unit_test(completion_queues_have_limits),
-        cmocka_unit_test(registration_checks_its_arguments),
-        cmocka_unit_test(memory_for_peers_is_zeroed_aligned_and_more_than_the_table_holds),
-        cmocka_unit_test(two_hundred_pairs_share_one_completion_queue),
-        cmocka_unit_test(more_pairs_than_one_block_of_numbers),
-        cmocka_unit_test(numbers_are_not_reused_at_once),
-        cmocka_unit_test(destroying_a_pair_takes_its_completions_along),
-        cmocka_unit_test(a_pair_leaves_no_completion_behind_while_others_poll),
-        cmocka_unit_test(a_flush_in_the_middle_of_leaving_goes_along),
-        cmocka_unit_test(the_device_says_what_it_is),
-        cmocka_unit_test(descriptors_threads_and_mappings_are_given_back),
-        cmocka_unit_test(nothing_is_left_while_the_device_stays_open),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static void stranger(int fd) {
     close(shm_page);
 }
 
-static void a_stranger_cannot_put_the_true_offer_aside(void **state) {
-    (void)state;
+TEST(a_stranger_cannot_put_the_true_offer_aside) {
     enum { STRANGERS = 3 };
     struct sv_end waits, peer;
     struct sv_child children[STRANGERS];
@@ -71,8 +70,7 @@ static void a_stranger_cannot_put_the_true_offer_aside(void **state) {
     sv_unpair(&waits, &peer);
 }
 
-static void a_queue_pair_keeps_few_offers_and_forgets_them_with_itself(void **state) {
-    (void)state;
+TEST(a_queue_pair_keeps_few_offers_and_forgets_them_with_itself) {
     struct sv_end waits;
     sv_open(&waits, SV_OPTIONS(.one_cq = true));
     must(sv_to_init(&waits) == 0);
@@ -105,12 +103,4 @@ static void a_queue_pair_keeps_few_offers_and_forgets_them_with_itself(void **st
     for (unsigned i = 0; i < 40; i++)
         assert_int_equal(atomic_load(&peers[i].refs), 1000); /* whoever held them let go */
     sv_close(&waits);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_stranger_cannot_put_the_true_offer_aside),
-        cmocka_unit_test(a_queue_pair_keeps_few_offers_and_forgets_them_with_itself),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

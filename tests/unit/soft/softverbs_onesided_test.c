@@ -142,8 +142,7 @@ static void each_way(void (*fn)(struct onesided *, enum way)) {
 }
 
 #define OVER_ALL_WAYS(name)                                                                        \
-    static void name##_test(void **state) {                                                        \
-        (void)state;                                                                               \
+    TEST(name##_test) {                                                                            \
         each_way(name);                                                                            \
     }
 OVER_ALL_WAYS(write_and_read_any_size)
@@ -177,8 +176,7 @@ static void *observe(void *arg) {
     return NULL;
 }
 
-static void a_send_can_be_polled_before_the_write_behind_it_shows(void **state) {
-    (void)state;
+TEST(a_send_can_be_polled_before_the_write_behind_it_shows) {
     for (int large = 0; large < 2; large++) {
         struct onesided p;
         pthread_t thread;
@@ -219,20 +217,17 @@ static void right_missing(int qp_access, int mr_access, enum ibv_wr_opcode opcod
     }
 }
 
-static void mr_without_the_right_refuses(void **state) {
-    (void)state;
+TEST(mr_without_the_right_refuses) {
     right_missing(ALL_REMOTE, IBV_ACCESS_REMOTE_READ, IBV_WR_RDMA_WRITE);
     right_missing(ALL_REMOTE, IBV_ACCESS_REMOTE_WRITE, IBV_WR_RDMA_READ);
 }
 
-static void qp_without_the_right_refuses(void **state) {
-    (void)state;
+TEST(qp_without_the_right_refuses) {
     right_missing(IBV_ACCESS_REMOTE_READ, ALL_REMOTE, IBV_WR_RDMA_WRITE);
     right_missing(IBV_ACCESS_REMOTE_WRITE, ALL_REMOTE, IBV_WR_RDMA_READ);
 }
 
-static void read_with_depth_zero_is_an_invalid_request(void **state) {
-    (void)state;
+TEST(read_with_depth_zero_is_an_invalid_request) {
     for (enum way way = MAPPED; way < WAYS; way++) {
         struct onesided p;
         onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 0);
@@ -256,8 +251,7 @@ static void *adder(void *arg) {
 }
 
 /* Two QPs of the same target, one over the mapping and one executed at the target. */
-static void atomics_are_atomic_between_all_qps(void **state) {
-    (void)state;
+TEST(atomics_are_atomic_between_all_qps) {
     struct onesided p, q;
     onesided_open(&p, MAPPED, ALL_REMOTE, ALL_REMOTE, 4);
     sv_open(&q.a, SV_OPTIONS(.bytes = ONESIDED_BYTES, .mapped = true, .one_cq = true));
@@ -311,7 +305,9 @@ static int close_window(void **state) {
     return 0;
 }
 
-static void window_gives_and_takes_a_part(void **state) {
+#define WINDOW(name) TEST_WITH(open_window, close_window, name)
+
+WINDOW(window_gives_and_takes_a_part) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     must(soft_dereg_mr(p->open) == EBUSY);
@@ -326,13 +322,13 @@ static void window_gives_and_takes_a_part(void **state) {
     onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void window_ends_where_it_was_bound(void **state) {
+WINDOW(window_ends_where_it_was_bound) {
     struct windowed *w = *state;
     must(onesided_post(&w->pair, IBV_WR_RDMA_WRITE, 0, 64, 4097, w->rkey, 0) == 0);
     onesided_refused(&w->pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void send_with_invalidate_takes_the_window_back(void **state) {
+WINDOW(send_with_invalidate_takes_the_window_back) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     must(sv_recv(&p->b, 3, 8192, 64) == 0);
@@ -349,30 +345,4 @@ static void send_with_invalidate_takes_the_window_back(void **state) {
          wc.invalidated_rkey == w->rkey);
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_SEND);
     must(soft_mw_of(w->mw)->mr == NULL);
-}
-
-int main(void) {
-#define WINDOW(fn) cmocka_unit_test_setup_teardown(fn, open_window, close_window)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(write_and_read_any_size_test),
-        cmocka_unit_test(atomics_return_the_old_value_test),
-        cmocka_unit_test(write_with_imm_consumes_a_receive_test),
-        cmocka_unit_test(write_is_visible_before_a_later_send_completes_test),
-        cmocka_unit_test(inline_write_test),
-        cmocka_unit_test(unknown_rkey_test),
-        cmocka_unit_test(one_byte_past_the_end_test),
-        cmocka_unit_test(local_key_opens_nothing_remote_test),
-        cmocka_unit_test(revoked_key_is_useless_at_once_test),
-        cmocka_unit_test(misaligned_atomic_test),
-        cmocka_unit_test(bad_local_buffer_of_a_read_test),
-        cmocka_unit_test(a_send_can_be_polled_before_the_write_behind_it_shows),
-        cmocka_unit_test(mr_without_the_right_refuses),
-        cmocka_unit_test(qp_without_the_right_refuses),
-        cmocka_unit_test(read_with_depth_zero_is_an_invalid_request),
-        cmocka_unit_test(atomics_are_atomic_between_all_qps),
-        WINDOW(window_gives_and_takes_a_part),
-        WINDOW(window_ends_where_it_was_bound),
-        WINDOW(send_with_invalidate_takes_the_window_back),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -90,9 +90,8 @@ static void is_nobody_from_the_start(int fd) {
     sv_close(&e);
 }
 
-static void nobody_in_a_namespace_is_ones_own_user(void **state) {
+TEST(nobody_in_a_namespace_is_ones_own_user) {
     struct sv_end e;
-    (void)state;
     struct sv_child child = sv_fork(is_nobody);
     uint32_t dest;
     if (recv(child.fd, &dest, sizeof dest, MSG_PEEK | MSG_WAITALL) != sizeof dest) {
@@ -113,9 +112,8 @@ static bool is_root(void) {
 }
 
 /* The name it listens by says that it was root once. */
-static void who_has_dropped_root_is_given_nothing_of_roots(void **state) {
+TEST(who_has_dropped_root_is_given_nothing_of_roots) {
     struct sv_end e;
-    (void)state;
     if (!is_root())
         skip();
     struct sv_child child = sv_fork(drops_root);
@@ -128,8 +126,7 @@ static void who_has_dropped_root_is_given_nothing_of_roots(void **state) {
 }
 
 /* What was made as root is not for those whose user a process becomes. */
-static void memory_made_as_root_is_not_given_to_another_user(void **state) {
-    (void)state;
+TEST(memory_made_as_root_is_not_given_to_another_user) {
     if (!is_root())
         skip();
     struct sv_child one = sv_fork(drops_root), other = sv_fork(is_nobody_from_the_start);
@@ -151,13 +148,4 @@ static void memory_made_as_root_is_not_given_to_another_user(void **state) {
     }
     assert_int_equal(sv_join(&one), 0);
     assert_int_equal(sv_join(&other), 0);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_in_a_namespace_is_ones_own_user),
-        cmocka_unit_test(who_has_dropped_root_is_given_nothing_of_roots),
-        cmocka_unit_test(memory_made_as_root_is_not_given_to_another_user),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,8 +81,7 @@ static void takes_it(const struct ibv_wc *wc) {
     must(wc->status == IBV_WC_SUCCESS && wc->wr_id == WR_ID && wc->byte_len == BYTES);
 }
 
-static void a_poll_comes_back_without_the_lock_and_the_next_one_takes_all(void **state) {
-    (void)state;
+TEST(a_poll_comes_back_without_the_lock_and_the_next_one_takes_all) {
     struct two t;
     struct ibv_wc wc;
     open_two(&t);
@@ -122,8 +121,7 @@ static uint64_t cpu_ns(clockid_t clock) {
 }
 
 /* Armed for solicited messages, which these are not: it stays armed. */
-static void an_armed_queue_is_waited_for(void **state) {
-    (void)state;
+TEST(an_armed_queue_is_waited_for) {
     enum {
         LOCKS = 2,
         WAITED_NS = 2000000 /* of its CPU: a thousand times what a poll waits otherwise */
@@ -147,12 +145,4 @@ static void an_armed_queue_is_waited_for(void **state) {
         takes_it(&p.wc);
     }
     close_two(&t);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_poll_comes_back_without_the_lock_and_the_next_one_takes_all),
-        cmocka_unit_test(an_armed_queue_is_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -221,8 +221,7 @@ static void flood_survivor(int fd) {
     flood(fd, true);
 }
 
-static void a_kill_in_the_middle_of_traffic_tears_no_message(void **state) {
-    (void)state;
+TEST(a_kill_in_the_middle_of_traffic_tears_no_message) {
     for (unsigned round = 0; round < 25; round++) {
         struct sv_child s = sv_fork(flood_survivor), v = sv_fork(flood_victim);
         sv_introduce(&s, &v);
@@ -257,8 +256,7 @@ static void widow(int fd) {
     sv_close(&e);
 }
 
-static void a_peer_that_dies_while_connecting_is_noticed(void **state) {
-    (void)state;
+TEST(a_peer_that_dies_while_connecting_is_noticed) {
     struct sv_child s = sv_fork(widow), v = sv_fork(dying);
     sv_relay(&s, &v);
     assert_true(WIFSIGNALED(sv_join(&v)));
@@ -295,8 +293,7 @@ static void stays(int fd) {
     must(soft_close_device(ctx) == 0);
 }
 
-static void a_process_that_reopened_the_device_is_found_again(void **state) {
-    (void)state;
+TEST(a_process_that_reopened_the_device_is_found_again) {
     two(comes_again, stays, COMES);
     two(comes_again, comes_again, COMES);
 }
@@ -367,8 +364,7 @@ static void parent_still_works(uint32_t seed) {
     sv_check(partner.buf, 50000, seed);
 }
 
-static void a_child_is_refused_and_the_parent_is_unharmed(void **state) {
-    (void)state;
+TEST(a_child_is_refused_and_the_parent_is_unharmed) {
     struct sv_options o = SV_OPTIONS(.channel = true, .mapped = true);
     sv_pair(&inherited, o, &partner, o);
     sv_wait_mapped(&inherited);
@@ -414,8 +410,7 @@ static void a_send_fails_in_time(int fd) {
     sv_unpair(&a, &b);
 }
 
-static void a_childs_sends_fail_in_time_while_its_parents_wait(void **state) {
-    (void)state;
+TEST(a_childs_sends_fail_in_time_while_its_parents_wait) {
     if (!MAY_START_THREADS)
         skip();
     sv_pair(&inherited, SV_OPTIONS(.recvs = 1), &partner, SV_OPTIONS(.recvs = 1));
@@ -451,8 +446,7 @@ static void *busy(void *arg) {
     return NULL;
 }
 
-static void fork_in_the_middle_of_another_threads_calls(void **state) {
-    (void)state;
+TEST(fork_in_the_middle_of_another_threads_calls) {
 #if defined(SANITIZE_ADDRESS) || defined(SANITIZE_THREAD)
     skip(); /* the sanitizers' own allocator does not survive it in the child */
 #endif
@@ -476,23 +470,13 @@ static void two_exchange_messages(void **state) {
     two(row->left, row->right, 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(two_processes_exchange_messages, two_exchange_messages, sides, poll_left, poll_right),
-        ROW(two_sleeping_processes_exchange_messages, two_exchange_messages, sides, sleep_left,
-            sleep_right),
-        ROW(a_sleeping_and_a_polling_process_exchange_messages, two_exchange_messages, sides,
-            sleep_left, poll_as_a_sleeper),
-        ROW(a_killed_peer_ends_sends_within_100_ms, a_peer_is_killed, killed,
-            .leaves_a_child = false),
-        ROW(a_forked_child_does_not_hide_its_parents_death, a_peer_is_killed, killed,
-            .leaves_a_child = true),
-        cmocka_unit_test(a_kill_in_the_middle_of_traffic_tears_no_message),
-        cmocka_unit_test(a_peer_that_dies_while_connecting_is_noticed),
-        cmocka_unit_test(a_process_that_reopened_the_device_is_found_again),
-        cmocka_unit_test(a_child_is_refused_and_the_parent_is_unharmed),
-        cmocka_unit_test(fork_in_the_middle_of_another_threads_calls),
-        cmocka_unit_test(a_childs_sends_fail_in_time_while_its_parents_wait),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW(two_processes_exchange_messages, two_exchange_messages, sides, poll_left,
+               poll_right),
+           ROW(two_sleeping_processes_exchange_messages, two_exchange_messages, sides, sleep_left,
+               sleep_right),
+           ROW(a_sleeping_and_a_polling_process_exchange_messages, two_exchange_messages, sides,
+               sleep_left, poll_as_a_sleeper),
+           ROW(a_killed_peer_ends_sends_within_100_ms, a_peer_is_killed, killed,
+               .leaves_a_child = false),
+           ROW(a_forked_child_does_not_hide_its_parents_death, a_peer_is_killed, killed,
+               .leaves_a_child = true));

@@ -145,8 +145,7 @@ static void plain(void) {
     must(make_inline(100, &got) == 0 && got >= 100);
 }
 
-static void without_a_profile_it_is_itself(void **state) {
-    (void)state;
+TEST(without_a_profile_it_is_itself) {
     in_a_process(NULL, plain);
     in_a_process("", plain);
 }
@@ -351,21 +350,15 @@ static void a_process(void **state) {
     in_a_process(row->profile, row->run);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_a_profile_it_is_itself),
-        ROW(a_nic_is_trusted_and_refuses_much_inline_data, a_process, process, "nic", nic),
-        ROW(a_nic_refuses_much_inline_data_of_a_write, a_process, process, "nic", write_inline),
-        ROW(soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe, a_process, process,
-            "rxe", rxe),
-        ROW(iwarp_has_connections_alone_and_neither_windows_nor_atomics, a_process, process,
-            "iwarp", iwarp),
-        ROW(soft_roce_of_later_kernels_has_them, a_process, process, "rxe7", rxe7),
-        ROW(soft_roce_sends_as_many_pieces_as_it_says, a_process, process, "rxe", many_pieces),
-        ROW(a_word_that_names_no_profile_is_refused_and_told_once, a_process, process, "toaster",
-            unknown),
-        ROW(a_plan_of_faults_may_say_it, a_process, process, NULL, by_plan),
-        ROW(a_plan_for_another_device_is_refused, a_process, process, "nic", against_the_plan),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW(a_nic_is_trusted_and_refuses_much_inline_data, a_process, process, "nic", nic),
+           ROW(a_nic_refuses_much_inline_data_of_a_write, a_process, process, "nic", write_inline),
+           ROW(soft_roce_has_no_user_events_no_names_and_does_not_say_last_wqe, a_process, process,
+               "rxe", rxe),
+           ROW(iwarp_has_connections_alone_and_neither_windows_nor_atomics, a_process, process,
+               "iwarp", iwarp),
+           ROW(soft_roce_of_later_kernels_has_them, a_process, process, "rxe7", rxe7),
+           ROW(soft_roce_sends_as_many_pieces_as_it_says, a_process, process, "rxe", many_pieces),
+           ROW(a_word_that_names_no_profile_is_refused_and_told_once, a_process, process, "toaster",
+               unknown),
+           ROW(a_plan_of_faults_may_say_it, a_process, process, NULL, by_plan),
+           ROW(a_plan_for_another_device_is_refused, a_process, process, "nic", against_the_plan));

@@ -16,8 +16,7 @@ static bool under_way(struct soft_qp *target, bool write) {
     return yes;
 }
 
-static void key_taken_back_in_the_middle(void **state) {
-    (void)state;
+TEST(key_taken_back_in_the_middle) {
     for (int write = 0; write < 2; write++) {
         struct onesided p;
         onesided_open(&p, RING, ALL_REMOTE, ALL_REMOTE, 4);
@@ -41,8 +40,7 @@ static void key_taken_back_in_the_middle(void **state) {
 }
 
 /* Registered so that offset 0 is an odd address: aligned for the requester, not for the CPU. */
-static void atomic_on_an_odd_address(void **state) {
-    (void)state;
+TEST(atomic_on_an_odd_address) {
     for (enum way way = MAPPED; way < WAYS; way++) {
         struct onesided p;
         onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
@@ -67,8 +65,7 @@ static void atomic_on_an_odd_address(void **state) {
 
 /* ---- receives --------------------------------------------------------------------------------------- */
 
-static void a_refused_write_consumes_no_receive(void **state) {
-    (void)state;
+TEST(a_refused_write_consumes_no_receive) {
     static const enum ibv_wr_opcode ops[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_WRITE_WITH_IMM};
     for (enum way way = MAPPED; way < WAYS; way++)
         for (unsigned i = 0; i < 2; i++) {
@@ -86,8 +83,7 @@ static void a_refused_write_consumes_no_receive(void **state) {
 
 /* ---- buffers ---------------------------------------------------------------------------------------- */
 
-static void a_read_needs_the_right_to_write_at_home(void **state) {
-    (void)state;
+TEST(a_read_needs_the_right_to_write_at_home) {
     for (enum way way = MAPPED; way < WAYS; way++) {
         struct onesided p;
         onesided_open(&p, way, ALL_REMOTE, ALL_REMOTE, 4);
@@ -121,8 +117,7 @@ static uint32_t reads_waiting(struct sv_end *e) {
 }
 
 /* Without the fence the message would be there long before the answer, which takes many turns. */
-static void a_fenced_send_waits_for_the_reads_before_it(void **state) {
-    (void)state;
+TEST(a_fenced_send_waits_for_the_reads_before_it) {
     struct onesided p;
     onesided_open(&p, RING, ALL_REMOTE, ALL_REMOTE, 4);
     must(sv_recv(&p.b, 1, 0, 64) == 0);
@@ -133,15 +128,4 @@ static void a_fenced_send_waits_for_the_reads_before_it(void **state) {
     onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
     onesided_expect(&p, IBV_WC_SUCCESS, IBV_WC_SEND);
     onesided_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(key_taken_back_in_the_middle),
-        cmocka_unit_test(atomic_on_an_odd_address),
-        cmocka_unit_test(a_refused_write_consumes_no_receive),
-        cmocka_unit_test(a_read_needs_the_right_to_write_at_home),
-        cmocka_unit_test(a_fenced_send_waits_for_the_reads_before_it),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,8 +40,7 @@ static void denied(struct onesided *p, size_t at, size_t bytes) {
     onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void rights_are_given_and_taken(void **state) {
-    (void)state;
+TEST(rights_are_given_and_taken) {
     for (int way = 0; way < WAYS; way++) {
         struct onesided p;
         onesided_open(&p, (enum way)way, ALL_REMOTE, 0, 4);
@@ -64,8 +63,7 @@ static void rights_are_given_and_taken(void **state) {
     }
 }
 
-static void other_memory_takes_the_place_of_the_former(void **state) {
-    (void)state;
+TEST(other_memory_takes_the_place_of_the_former) {
     for (int way = 0; way < WAYS; way++) {
         struct onesided p;
         onesided_open(&p, (enum way)way, ALL_REMOTE, ALL_REMOTE, 4);
@@ -85,8 +83,7 @@ static void other_memory_takes_the_place_of_the_former(void **state) {
     }
 }
 
-static void another_pd_has_it(void **state) {
-    (void)state;
+TEST(another_pd_has_it) {
     for (int way = 0; way < WAYS; way++) {
         struct onesided p;
         onesided_open(&p, (enum way)way, ALL_REMOTE, ALL_REMOTE, 4);
@@ -107,8 +104,7 @@ static void another_pd_has_it(void **state) {
     }
 }
 
-static void its_own_side_uses_what_it_stands_for_now(void **state) {
-    (void)state;
+TEST(its_own_side_uses_what_it_stands_for_now) {
     struct onesided p;
     onesided_open(&p, PROCESS, ALL_REMOTE, 0, 4);
     struct ibv_sge sge = {(uintptr_t)p.b.buf + HALF, 64, p.open->lkey};
@@ -138,8 +134,7 @@ static void fails(struct onesided *p, int rc, int error, int flags, struct ibv_p
     assert_memory_equal(&before, p->open, sizeof before);
 }
 
-static void what_is_refused_changes_nothing(void **state) {
-    (void)state;
+TEST(what_is_refused_changes_nothing) {
     const int to = IBV_REREG_MR_CHANGE_TRANSLATION, input = IBV_REREG_MR_ERR_INPUT,
               cmd = IBV_REREG_MR_ERR_CMD;
     struct onesided p;
@@ -194,8 +189,7 @@ static void *writes(void *arg) {
     return NULL;
 }
 
-static void nobody_writes_through_the_former_registration_any_more(void **state) {
-    (void)state;
+TEST(nobody_writes_through_the_former_registration_any_more) {
     static uint8_t seen[3000];
     unsigned in_time = 0; /* who lost its CPU inside for long is not waited for */
     for (int turn = 0; turn < 8 * WAYS; turn++) {
@@ -215,16 +209,4 @@ static void nobody_writes_through_the_former_registration_any_more(void **state)
         onesided_close(&p);
     }
     assert_uint_in_range(in_time, 1, 8 * WAYS);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rights_are_given_and_taken),
-        cmocka_unit_test(other_memory_takes_the_place_of_the_former),
-        cmocka_unit_test(another_pd_has_it),
-        cmocka_unit_test(its_own_side_uses_what_it_stands_for_now),
-        cmocka_unit_test(what_is_refused_changes_nothing),
-        cmocka_unit_test(nobody_writes_through_the_former_registration_any_more),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

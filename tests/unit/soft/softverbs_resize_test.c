@@ -42,8 +42,7 @@ static void send_five(struct sv_end *from, struct sv_end *to) {
         must(sv_send(from, i, 0, 8, IBV_SEND_SIGNALED) == 0);
 }
 
-static void a_cq_holds_what_arrived_and_what_was_answered(void **state) {
-    (void)state;
+TEST(a_cq_holds_what_arrived_and_what_was_answered) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
     sv_wait_linked(&a);
@@ -63,8 +62,7 @@ static void uc_connect(struct sv_end *e, uint32_t dest) {
     must(soft_modify_qp(e->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0);
 }
 
-static void a_cq_of_uc_holds_what_was_handed_over(void **state) {
-    (void)state;
+TEST(a_cq_of_uc_holds_what_was_handed_over) {
     struct sv_end a, b;
     sv_open(&a, SV_OPTIONS(.type = IBV_QPT_UC));
     sv_open(&b, SV_OPTIONS(.type = IBV_QPT_UC));
@@ -77,8 +75,7 @@ static void a_cq_of_uc_holds_what_was_handed_over(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_cq_of_ud_holds_datagrams(void **state) {
-    (void)state;
+TEST(a_cq_of_ud_holds_datagrams) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -98,8 +95,7 @@ static void a_cq_of_ud_holds_datagrams(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_cq_holds_what_a_flush_will_bring(void **state) {
-    (void)state;
+TEST(a_cq_holds_what_a_flush_will_bring) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
     for (uint64_t i = 0; i < COUNT; i++)
@@ -110,8 +106,7 @@ static void a_cq_holds_what_a_flush_will_bring(void **state) {
 }
 
 /* Receives that queue pairs share, a reader's CQ, and both directions on one CQ. */
-static void a_cq_of_all_kinds_of_completions_holds_their_sum(void **state) {
-    (void)state;
+TEST(a_cq_of_all_kinds_of_completions_holds_their_sum) {
     struct sv_end a, b;
     sv_open(&a, SV_OPTIONS(.one_cq = true));
     sv_open(&b, SV_OPTIONS());
@@ -164,8 +159,7 @@ static void a_cq_of_all_kinds_of_completions_holds_their_sum(void **state) {
 }
 
 /* Of unsignalled sends nothing ever lies there. */
-static void what_completes_without_a_word_does_not_count(void **state) {
-    (void)state;
+TEST(what_completes_without_a_word_does_not_count) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
     sv_wait_linked(&a);
@@ -177,8 +171,7 @@ static void what_completes_without_a_word_does_not_count(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_cq_that_was_made_smaller_overruns_at_its_new_size(void **state) {
-    (void)state;
+TEST(a_cq_that_was_made_smaller_overruns_at_its_new_size) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
     sv_wait_linked(&a);
@@ -190,8 +183,7 @@ static void a_cq_that_was_made_smaller_overruns_at_its_new_size(void **state) {
 }
 
 /* A CQ that is armed fires once for what a resize found. */
-static void a_resize_fires_for_what_it_finds_as_the_arrival_would(void **state) {
-    (void)state;
+TEST(a_resize_fires_for_what_it_finds_as_the_arrival_would) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS(.channel = true));
     sv_wait_linked(&a);
@@ -230,8 +222,7 @@ static void *resizes(void *arg) {
     return NULL;
 }
 
-static void nothing_is_lost_by_resizes_in_traffic(void **state) {
-    (void)state;
+TEST(nothing_is_lost_by_resizes_in_traffic) {
     struct traffic t = {.over = false};
     sv_pair(&t.a, SV_OPTIONS(), &t.b, SV_OPTIONS());
     sv_wait_linked(&t.a);
@@ -261,19 +252,4 @@ static void nothing_is_lost_by_resizes_in_traffic(void **state) {
     atomic_store(&t.over, true);
     must(pthread_join(thread, NULL) == 0);
     sv_unpair(&t.a, &t.b);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_cq_holds_what_arrived_and_what_was_answered),
-        cmocka_unit_test(a_cq_of_uc_holds_what_was_handed_over),
-        cmocka_unit_test(a_cq_of_ud_holds_datagrams),
-        cmocka_unit_test(a_cq_holds_what_a_flush_will_bring),
-        cmocka_unit_test(a_cq_of_all_kinds_of_completions_holds_their_sum),
-        cmocka_unit_test(what_completes_without_a_word_does_not_count),
-        cmocka_unit_test(a_cq_that_was_made_smaller_overruns_at_its_new_size),
-        cmocka_unit_test(a_resize_fires_for_what_it_finds_as_the_arrival_would),
-        cmocka_unit_test(nothing_is_lost_by_resizes_in_traffic),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -331,8 +331,13 @@ static void one_round(int fd, uint64_t *seed) {
     sv_close(e);
 }
 
-static void a_peer_that_scribbles_and_dies_harms_nobody(void **state) {
+static int say_seed(void **state) {
     (void)state;
+    print_message("    SLUICE_TEST_SEED=%llu\n", (unsigned long long)first_seed);
+    return 0;
+}
+
+TEST_WITH(say_seed, NULL, a_peer_that_scribbles_and_dies_harms_nobody) {
 #ifdef SANITIZE_THREAD
     skip(); /* the peer races with its own engine on purpose */
 #endif
@@ -353,17 +358,8 @@ static void a_peer_that_scribbles_and_dies_harms_nobody(void **state) {
     hostile_pair_close();
 }
 
-static int say_seed(void **state) {
-    (void)state;
-    print_message("    SLUICE_TEST_SEED=%llu\n", (unsigned long long)first_seed);
-    return 0;
-}
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_peer_that_scribbles_and_dies_harms_nobody, say_seed),
-    };
     const char *text = getenv("SLUICE_TEST_SEED");
     first_seed = text ? strtoull(text, NULL, 10) : 20240229;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

@@ -59,8 +59,9 @@ static void expect_sent(uint64_t wr_id) {
 
 /* ---- completions ------------------------------------------------------------------------------- */
 
-static void a_message_arrives_with_every_field_of_its_completions(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_pair, name)
+
+WITH(open_default, a_message_arrives_with_every_field_of_its_completions) {
     sv_fill(a.buf, 100, 1);
     assert_int_equal(sv_recv(&b, 0x1122334455667788, 200, 300), 0);
     assert_int_equal(sv_send(&a, 0x8877665544332211, 0, 100, IBV_SEND_SIGNALED), 0);
@@ -83,8 +84,7 @@ static void a_message_arrives_with_every_field_of_its_completions(void **state) 
     sv_stays_empty(a.scq, b.rcq);
 }
 
-static void immediate_data_arrives_untouched(void **state) {
-    (void)state;
+WITH(open_default, immediate_data_arrives_untouched) {
     const uint32_t imm[] = {0, 1, 0xffffffff, htonl(0x01020304)};
     const uint32_t bytes[] = {0, 5, 448, 5000};
     for (unsigned i = 0; i < 4; i++) {
@@ -124,8 +124,7 @@ static int post_inline(const void *data, size_t bytes, uint32_t lkey) {
     return ibv_post_send(a.qp, &wr, &bad);
 }
 
-static void inline_payload_is_taken_before_post_returns(void **state) {
-    (void)state;
+WITH(open_default, inline_payload_is_taken_before_post_returns) {
     uint8_t data[SOFT_MAX_INLINE + 1]; /* the stack: no registration, lkey ignored */
     assert_true(a.cap.max_inline_data >= 1 && a.cap.max_inline_data <= SOFT_MAX_INLINE);
     const uint32_t sizes[] = {0, 1, a.cap.max_inline_data - 1, a.cap.max_inline_data};
@@ -142,8 +141,7 @@ static void inline_payload_is_taken_before_post_returns(void **state) {
 }
 
 /* Also when there is no room in the ring and the work request has to wait. */
-static void inline_payload_of_a_waiting_send_is_kept(void **state) {
-    (void)state;
+WITH(open_default, inline_payload_of_a_waiting_send_is_kept) {
     uint8_t data[64];
     const unsigned count = 64; /* more than the ring has slots, and no receive yet */
     assert_true(count > SOFT_RING_SLOTS);
@@ -186,8 +184,7 @@ static int post_pieces(size_t bytes, int pieces, unsigned flags, uint32_t seed) 
     return ibv_post_send(a.qp, &wr, &bad);
 }
 
-static void lists_of_0_1_and_16_buffers_cross_slots(void **state) {
-    (void)state;
+WITH(open_wide, lists_of_0_1_and_16_buffers_cross_slots) {
     const size_t sizes[] = {1,   2,   16,  111, 112, 113, 223, 224, 225, 336,
                             337, 447, 448, 449, 560, 895, 896, 897, 4000};
     const int pieces[] = {1, 2, 7, 16};
@@ -209,8 +206,7 @@ static void lists_of_0_1_and_16_buffers_cross_slots(void **state) {
     expect_sent(0);
 }
 
-static void inline_lists_are_gathered(void **state) {
-    (void)state;
+WITH(open_wide, inline_lists_are_gathered) {
     for (int pieces = 1; pieces <= 16; pieces += 5) {
         assert_int_equal(sv_recv(&b, 9, 0, 8192), 0);
         assert_int_equal(post_pieces(a.cap.max_inline_data, pieces, IBV_SEND_INLINE, 5), 0);
@@ -221,8 +217,7 @@ static void inline_lists_are_gathered(void **state) {
 }
 
 /* Receives of 16 buffers, some empty; a message ends in the middle of one. */
-static void receives_are_scattered(void **state) {
-    (void)state;
+WITH(open_wide, receives_are_scattered) {
     const size_t lengths[16] = {1, 0, 3, 112, 0, 113, 7, 500, 0, 1, 1, 1, 64, 2000, 0, 3000};
     const size_t sizes[] = {0, 1, 2, 115, 116, 117, 229, 230, 448, 449, 2805, 5803};
     for (unsigned s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
@@ -255,8 +250,7 @@ static void receives_are_scattered(void **state) {
 
 /* ---- signalling and limits --------------------------------------------------------------------- */
 
-static void an_unsignaled_send_frees_its_place_only_with_a_later_completion(void **state) {
-    (void)state;
+WITH(open_short, an_unsignaled_send_frees_its_place_only_with_a_later_completion) {
     assert_int_equal(a.cap.max_send_wr, 4);
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(sv_recv(&b, i, 0, 64), 0);
@@ -278,8 +272,7 @@ static void an_unsignaled_send_frees_its_place_only_with_a_later_completion(void
     }
 }
 
-static void a_list_stops_at_the_first_bad_request(void **state) {
-    (void)state;
+WITH(open_default, a_list_stops_at_the_first_bad_request) {
     struct ibv_sge sge[2] = {sv_sge(&a, 0, 8), sv_sge(&a, 0, 8)};
     struct ibv_send_wr wr[3], *bad = NULL;
     for (unsigned row = 0; row < 5; row++) {
@@ -333,8 +326,7 @@ static void a_list_stops_at_the_first_bad_request(void **state) {
 }
 
 /* A program that polls one completion at a time and is sent more than it can take. */
-static void a_poll_of_one_gets_send_completions_between_receives(void **state) {
-    (void)state;
+WITH(open_sig_all, a_poll_of_one_gets_send_completions_between_receives) {
     struct ibv_wc wc;
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(sv_recv(&a, i, 0, 64), 0);
@@ -354,21 +346,4 @@ static void a_poll_of_one_gets_send_completions_between_receives(void **state) {
             sent_at = at;
     }
     assert_uint_in_range(sent_at, 1, 2);
-}
-
-int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_pair)
-    const struct CMUnitTest tests[] = {
-        WITH(open_sig_all, a_poll_of_one_gets_send_completions_between_receives),
-        WITH(open_default, a_message_arrives_with_every_field_of_its_completions),
-        WITH(open_default, immediate_data_arrives_untouched),
-        WITH(open_default, inline_payload_is_taken_before_post_returns),
-        WITH(open_default, inline_payload_of_a_waiting_send_is_kept),
-        WITH(open_wide, lists_of_0_1_and_16_buffers_cross_slots),
-        WITH(open_wide, inline_lists_are_gathered),
-        WITH(open_wide, receives_are_scattered),
-        WITH(open_short, an_unsignaled_send_frees_its_place_only_with_a_later_completion),
-        WITH(open_default, a_list_stops_at_the_first_bad_request),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

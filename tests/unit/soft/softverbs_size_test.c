@@ -47,8 +47,7 @@ static void every_size(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_large_mapped_message_takes_one_slot(void **state) {
-    (void)state;
+TEST(a_large_mapped_message_takes_one_slot) {
     struct sv_options o = SV_OPTIONS(.bytes = 2 * MIB, .mapped = true);
     sv_pair(&a, o, &b, o);
     sv_wait_mapped(&a);
@@ -58,8 +57,7 @@ static void a_large_mapped_message_takes_one_slot(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_large_private_message_goes_many_times_around_the_ring(void **state) {
-    (void)state;
+TEST(a_large_private_message_goes_many_times_around_the_ring) {
     struct sv_options o = SV_OPTIONS(.bytes = 2 * MIB);
     sv_pair(&a, o, &b, o);
     uint32_t before = sv_slots_written(&a);
@@ -69,8 +67,7 @@ static void a_large_private_message_goes_many_times_around_the_ring(void **state
 }
 
 /* 16 pieces on both sides that do not fall together, some mapped and some private. */
-static void large_messages_are_gathered_and_scattered(void **state) {
-    (void)state;
+TEST(large_messages_are_gathered_and_scattered) {
     struct sv_options o =
         SV_OPTIONS(.bytes = 2 * MIB, .mapped = true, .send_sge = 16, .recv_sge = 16);
     for (int mixed = 0; mixed < 2; mixed++) {
@@ -217,8 +214,7 @@ static void a_stream(void **state) {
 }
 
 /* A slot position is 32 bits and is used up after 2^32 slots. */
-static void slot_positions_wrap_after_four_billion_slots(void **state) {
-    (void)state;
+TEST(slot_positions_wrap_after_four_billion_slots) {
     struct sv_options o = SV_OPTIONS(.bytes = 2 * STREAM_SLOTS * STREAM_BYTES);
     sv_pair(&a, o, &b, o);
     sv_wait_linked(&a);
@@ -249,18 +245,9 @@ static void slot_positions_wrap_after_four_billion_slots(void **state) {
     sv_unpair(&a, &b);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(every_size_arrives_from_memory_the_peer_maps, every_size, memory, .mapped = true),
-        ROW(every_size_arrives_from_private_memory, every_size, memory, .mapped = false),
-        cmocka_unit_test(a_large_mapped_message_takes_one_slot),
-        cmocka_unit_test(a_large_private_message_goes_many_times_around_the_ring),
-        cmocka_unit_test(large_messages_are_gathered_and_scattered),
-        ROW(odd_sizes_wrap_around_the_ring, a_stream, flow, .messages = 5000),
-        ROW(both_directions_at_once, a_stream, flow, .both = true, .messages = 3000),
-        ROW(descriptors_and_slots_alternate_in_order, a_stream, flow, .both = true, .mapped = true,
-            .messages = 3000),
-        cmocka_unit_test(slot_positions_wrap_after_four_billion_slots),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(ROW(every_size_arrives_from_memory_the_peer_maps, every_size, memory, .mapped = true),
+           ROW(every_size_arrives_from_private_memory, every_size, memory, .mapped = false),
+           ROW(odd_sizes_wrap_around_the_ring, a_stream, flow, .messages = 5000),
+           ROW(both_directions_at_once, a_stream, flow, .both = true, .messages = 3000),
+           ROW(descriptors_and_slots_alternate_in_order, a_stream, flow, .both = true,
+               .mapped = true, .messages = 3000));

@@ -255,25 +255,19 @@ static void elsewhere_it_sleeps_on_bells_only(void **state) {
 
 static enum sleep_way sockets = SLEEP_ON_SOCKETS, bells = SLEEP_ON_BELLS;
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        SLEEP_TEST(a_message_wakes_it, sockets),
-        SLEEP_TEST(a_message_wakes_it, bells),
-        SLEEP_TEST(no_wake_is_lost_where_both_sleep, sockets),
-        SLEEP_TEST(no_wake_is_lost_where_both_sleep, bells),
-        SLEEP_TEST(an_acknowledgement_wakes_it, bells),
-        SLEEP_TEST(the_end_of_the_connection_wakes_it, sockets),
-        SLEEP_TEST(what_another_thread_ends_wakes_it, sockets),
-        SLEEP_TEST(what_another_thread_ends_wakes_it, bells),
-        SLEEP_TEST(behind_a_sleep_the_channel_tells_as_ever, sockets),
-        SLEEP_TEST(behind_a_sleep_the_channel_tells_as_ever, bells),
-        SLEEP_TEST(elsewhere_it_sleeps_on_bells_only, sockets),
-        SLEEP_TEST(elsewhere_it_sleeps_on_bells_only, bells),
-        SLEEP_TEST(it_serves_operations_on_its_memory, sockets),
-        SLEEP_TEST(awake_and_not_polling_it_keeps_nobody_waiting, sockets),
-        SLEEP_TEST(each_of_many_wakes_it, sockets),
-        SLEEP_TEST(no_wake_is_lost_among_many, sockets),
-        SLEEP_TEST(without_sockets_or_with_too_many_there_is_nothing_to_sleep_on, sockets),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_CASES(SLEEP_TEST(a_message_wakes_it, sockets), SLEEP_TEST(a_message_wakes_it, bells),
+           SLEEP_TEST(no_wake_is_lost_where_both_sleep, sockets),
+           SLEEP_TEST(no_wake_is_lost_where_both_sleep, bells),
+           SLEEP_TEST(an_acknowledgement_wakes_it, bells),
+           SLEEP_TEST(the_end_of_the_connection_wakes_it, sockets),
+           SLEEP_TEST(what_another_thread_ends_wakes_it, sockets),
+           SLEEP_TEST(what_another_thread_ends_wakes_it, bells),
+           SLEEP_TEST(behind_a_sleep_the_channel_tells_as_ever, sockets),
+           SLEEP_TEST(behind_a_sleep_the_channel_tells_as_ever, bells),
+           SLEEP_TEST(elsewhere_it_sleeps_on_bells_only, sockets),
+           SLEEP_TEST(elsewhere_it_sleeps_on_bells_only, bells),
+           SLEEP_TEST(it_serves_operations_on_its_memory, sockets),
+           SLEEP_TEST(awake_and_not_polling_it_keeps_nobody_waiting, sockets),
+           SLEEP_TEST(each_of_many_wakes_it, sockets),
+           SLEEP_TEST(no_wake_is_lost_among_many, sockets),
+           SLEEP_TEST(without_sockets_or_with_too_many_there_is_nothing_to_sleep_on, sockets));

@@ -53,7 +53,21 @@ static int post(struct loop_srq *s, uint64_t wr_id, size_t offset, size_t bytes)
     return rc;
 }
 
-static void receives_are_taken_in_order_by_all_qps(void **state) {
+static int closed(void **state) {
+    close_shared(*state);
+    return 0;
+}
+
+#define WITH(set_up, name) TEST_WITH(set_up, closed, name)
+
+static int opened(void **state) {
+    static struct loop_srq of_test;
+    *state = &of_test;
+    open_shared(*state);
+    return 0;
+}
+
+WITH(opened, receives_are_taken_in_order_by_all_qps) {
     struct loop_srq *s = *state;
     for (uint32_t round = 0; round < 100; round++)
         for (int i = 0; i < PEERS; i++) {
@@ -71,7 +85,7 @@ static void receives_are_taken_in_order_by_all_qps(void **state) {
 }
 
 /* One of a slot and one that takes the long way; what waits longest is used when nothing else is left. */
-static void the_newest_is_taken_first_where_that_was_asked_for(void **state) {
+WITH(opened, the_newest_is_taken_first_where_that_was_asked_for) {
     struct loop_srq *s = *state;
     soft_srq_newest_first(s->srq);
     for (uint32_t round = 0; round < 100; round++) {
@@ -91,7 +105,7 @@ static void the_newest_is_taken_first_where_that_was_asked_for(void **state) {
 }
 
 /* All wait for a receive; each post lets exactly one message through. */
-static void a_post_wakes_a_waiting_qp(void **state) {
+WITH(opened, a_post_wakes_a_waiting_qp) {
     struct loop_srq *s = *state;
     for (int i = 0; i < PEERS; i++) {
         sv_fill(s->from[i].buf, 64, (uint32_t)i);
@@ -112,8 +126,7 @@ static void a_post_wakes_a_waiting_qp(void **state) {
 }
 
 /* A message in many segments keeps the receive it began with, whatever the others do meanwhile. */
-static void a_long_message_keeps_its_receive(void **state) {
-    (void)state;
+TEST(a_long_message_keeps_its_receive) {
     struct loop_srq s;
     open_shared(&s);
     atomic_store(&soft_qp_of(s.from[0].qp)->link_peer->vm_ok, false);
@@ -147,7 +160,7 @@ static void a_long_message_keeps_its_receive(void **state) {
     free(plain);
 }
 
-static void limit_fires_once_and_reads_zero(void **state) {
+WITH(opened, limit_fires_once_and_reads_zero) {
     struct loop_srq *s = *state;
     for (unsigned i = 0; i < 4; i++)
         must(post(s, i, 0, 64) == 0);
@@ -163,7 +176,7 @@ static void limit_fires_once_and_reads_zero(void **state) {
     must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 0);
 }
 
-static void error_state_leaves_the_receives_to_the_others(void **state) {
+WITH(opened, error_state_leaves_the_receives_to_the_others) {
     struct loop_srq *s = *state;
     must(post(s, 5, 0, 64) == 0);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -175,7 +188,7 @@ static void error_state_leaves_the_receives_to_the_others(void **state) {
     must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 5 && wc.qp_num == s->qp[1]->qp_num);
 }
 
-static void what_an_srq_refuses(void **state) {
+WITH(opened, what_an_srq_refuses) {
     struct loop_srq *s = *state;
     struct ibv_recv_wr wr = {.wr_id = 1}, *bad = NULL;
     must(ibv_post_recv(s->qp[0], &wr, &bad) == EINVAL && bad == &wr);
@@ -187,30 +200,4 @@ static void what_an_srq_refuses(void **state) {
     must(soft_modify_srq(s->srq, &attr, IBV_SRQ_LIMIT) == EINVAL);
     struct ibv_srq_init_attr init = {.attr = {.max_wr = 0, .max_sge = 1}};
     must(soft_create_srq(s->hub.pd, &init) == NULL && errno == EINVAL);
-}
-
-static int opened(void **state) {
-    static struct loop_srq of_test;
-    *state = &of_test;
-    open_shared(*state);
-    return 0;
-}
-
-static int closed(void **state) {
-    close_shared(*state);
-    return 0;
-}
-
-int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
-    const struct CMUnitTest tests[] = {
-        WITH(opened, receives_are_taken_in_order_by_all_qps),
-        WITH(opened, the_newest_is_taken_first_where_that_was_asked_for),
-        WITH(opened, a_post_wakes_a_waiting_qp),
-        cmocka_unit_test(a_long_message_keeps_its_receive),
-        WITH(opened, limit_fires_once_and_reads_zero),
-        WITH(opened, error_state_leaves_the_receives_to_the_others),
-        WITH(opened, what_an_srq_refuses),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

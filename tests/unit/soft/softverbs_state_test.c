@@ -109,8 +109,9 @@ static int try(enum ibv_qp_state from, enum ibv_qp_state to, int mask) {
     return soft_modify_qp(a.qp, &attr, mask);
 }
 
-static void every_attribute_mask_is_checked(void **state) {
-    (void)state;
+#define WITH(open, name) TEST_WITH(open, close_two, name)
+
+WITH(open_two, every_attribute_mask_is_checked) {
     for (unsigned f = 0; f < 6; f++)
         for (unsigned t = 0; t < STATES; t++) {
             struct rule rule;
@@ -132,8 +133,7 @@ static void every_attribute_mask_is_checked(void **state) {
         }
 }
 
-static void values_out_of_range_change_nothing(void **state) {
-    (void)state;
+WITH(open_two, values_out_of_range_change_nothing) {
     struct ibv_qp_attr attr;
     bring_to(IBV_QPS_RESET);
     attr = sv_attr(&a, IBV_QPS_INIT, 0);
@@ -165,8 +165,7 @@ static void values_out_of_range_change_nothing(void **state) {
     }
 }
 
-static void a_query_returns_what_was_set(void **state) {
-    (void)state;
+WITH(open_two, a_query_returns_what_was_set) {
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     bring_to(IBV_QPS_RTS);
@@ -198,8 +197,7 @@ static void a_query_returns_what_was_set(void **state) {
 
 /* ---- posting in each state --------------------------------------------------------------------- */
 
-static void posting_is_allowed_in_the_right_states(void **state) {
-    (void)state;
+WITH(open_two, posting_is_allowed_in_the_right_states) {
     for (unsigned s = 0; s < 6; s++) {
         bring_to(real[s]);
         int send =
@@ -229,8 +227,7 @@ static void expect(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status)
     assert_int_equal(wc.status, status);
 }
 
-static void error_flushes_everything_in_order_unsignaled_too(void **state) {
-    (void)state;
+WITH(open_pair, error_flushes_everything_in_order_unsignaled_too) {
     for (unsigned i = 0; i < 10; i++) /* b posted nothing: all of them are pending */
         assert_int_equal(sv_send(&a, i, 0, 8, i % 3 == 0 ? IBV_SEND_SIGNALED : 0), 0);
     for (unsigned i = 0; i < 10; i++)
@@ -246,8 +243,7 @@ static void error_flushes_everything_in_order_unsignaled_too(void **state) {
 }
 
 /* What arrived before counts as sent, what did not is flushed: a success never follows a flush. */
-static void delivered_sends_succeed_before_the_flush(void **state) {
-    (void)state;
+WITH(open_pair, delivered_sends_succeed_before_the_flush) {
     for (unsigned i = 0; i < 3; i++)
         assert_int_equal(sv_recv(&b, i, 0, 64), 0);
     for (unsigned i = 0; i < 6; i++)
@@ -263,8 +259,7 @@ static void delivered_sends_succeed_before_the_flush(void **state) {
 }
 
 /* 16 flushes through a CQ of 8: none is lost, none comes twice. */
-static void a_flush_larger_than_the_completion_queue_waits_for_the_poller(void **state) {
-    (void)state;
+WITH(open_one_cq, a_flush_larger_than_the_completion_queue_waits_for_the_poller) {
     for (unsigned i = 0; i < 10; i++)
         assert_int_equal(sv_send(&a, i, 0, 8, 0), 0);
     for (unsigned i = 0; i < 10; i++)
@@ -283,8 +278,7 @@ static void a_flush_larger_than_the_completion_queue_waits_for_the_poller(void *
 }
 
 /* Sends that never left, in places of the queue where delivered ones were before. */
-static void a_flush_taken_one_by_one_never_turns_into_success(void **state) {
-    (void)state;
+WITH(open_pair, a_flush_taken_one_by_one_never_turns_into_success) {
     for (unsigned i = 0; i < 64; i++) {
         assert_int_equal(sv_recv(&b, i, 0, 1024), 0);
         assert_int_equal(sv_send(&a, i, 0, 8, IBV_SEND_SIGNALED), 0);
@@ -300,8 +294,7 @@ static void a_flush_taken_one_by_one_never_turns_into_success(void **state) {
     sv_stays_empty(a.scq, a.rcq);
 }
 
-static void reset_forgets_everything_and_the_pair_can_start_again(void **state) {
-    (void)state;
+WITH(open_pair, reset_forgets_everything_and_the_pair_can_start_again) {
     for (unsigned round = 0; round < 20; round++) {
         assert_int_equal(sv_recv(&a, 1, 0, 64), 0);
         assert_int_equal(sv_send(&a, 2, 0, 8, IBV_SEND_SIGNALED), 0);
@@ -320,20 +313,4 @@ static void reset_forgets_everything_and_the_pair_can_start_again(void **state) 
         expect(a.scq, 4, IBV_WC_SUCCESS);
         sv_check(b.buf, 200, round);
     }
-}
-
-int main(void) {
-#define WITH(open, fn) cmocka_unit_test_setup_teardown(fn, open, close_two)
-    const struct CMUnitTest tests[] = {
-        WITH(open_two, every_attribute_mask_is_checked),
-        WITH(open_two, values_out_of_range_change_nothing),
-        WITH(open_two, a_query_returns_what_was_set),
-        WITH(open_two, posting_is_allowed_in_the_right_states),
-        WITH(open_pair, error_flushes_everything_in_order_unsignaled_too),
-        WITH(open_pair, delivered_sends_succeed_before_the_flush),
-        WITH(open_one_cq, a_flush_larger_than_the_completion_queue_waits_for_the_poller),
-        WITH(open_pair, a_flush_taken_one_by_one_never_turns_into_success),
-        WITH(open_pair, reset_forgets_everything_and_the_pair_can_start_again),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

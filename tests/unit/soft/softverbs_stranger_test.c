@@ -78,8 +78,7 @@ static void end(struct sv_child *child) {
     hostile_pair_close();
 }
 
-static void a_peer_that_does_not_read_is_there_until_the_sender_is_done(void **state) {
-    (void)state;
+TEST(a_peer_that_does_not_read_is_there_until_the_sender_is_done) {
     struct sv_child child;
     begin(&child);
     soft_lock();
@@ -94,8 +93,7 @@ static void a_peer_that_does_not_read_is_there_until_the_sender_is_done(void **s
 }
 
 /* Memory that goes is told to all peers, also to one that this fills up. */
-static void memory_goes_though_a_peer_does_not_read(void **state) {
-    (void)state;
+TEST(memory_goes_though_a_peer_does_not_read) {
     struct sv_child child;
     begin(&child);
     void *addr = soft_mem_alloc(4096);
@@ -109,8 +107,7 @@ static void memory_goes_though_a_peer_does_not_read(void **state) {
     end(&child);
 }
 
-static void a_peer_that_does_not_read_holds_few_descriptors(void **state) {
-    (void)state;
+TEST(a_peer_that_does_not_read_holds_few_descriptors) {
     struct sv_child child;
     struct rlimit limit, few = {FILES, FILES};
     must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -143,8 +140,7 @@ static void calls_without_end(int fd) {
     (void)sv_hear(fd);
 }
 
-static void another_user_has_a_share_of_the_connections(void **state) {
-    (void)state;
+TEST(another_user_has_a_share_of_the_connections) {
     needs_other_users();
     struct rlimit limit, few = {FILES, FILES};
     must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -215,8 +211,7 @@ static void tells_its_number(int fd) {
 }
 
 /* Where two users share a block, neither finds the other one's queue pairs. */
-static void two_users_share_no_block_of_numbers(void **state) {
-    (void)state;
+TEST(two_users_share_no_block_of_numbers) {
     needs_other_users();
     struct rlimit limit;
     must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
@@ -266,13 +261,11 @@ static void keeps_nobody_apart(void) {
     (void)sv_join(&stranger);
 }
 
-static void a_stranger_with_all_names_keeps_nobody_of_ours_apart(void **state) {
-    (void)state;
+TEST(a_stranger_with_all_names_keeps_nobody_of_ours_apart) {
     keeps_nobody_apart();
 }
 
-static void nor_does_one_who_does_not_even_listen(void **state) {
-    (void)state;
+TEST(nor_does_one_who_does_not_even_listen) {
     listens = false;
     keeps_nobody_apart();
     listens = true;
@@ -310,8 +303,7 @@ static void joins_a_group(int fd) {
 }
 
 /* Also of those whom this process calls. */
-static void strangers_who_are_called_have_the_same_share(void **state) {
-    (void)state;
+TEST(strangers_who_are_called_have_the_same_share) {
     needs_other_users();
     struct sv_child strangers = sv_fork(are_many_members);
     for (unsigned i = 0; i < 128; i++)
@@ -325,15 +317,5 @@ static void strangers_who_are_called_have_the_same_share(void **state) {
 
 int main(void) {
     own_namespace = network_separate();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_peer_that_does_not_read_is_there_until_the_sender_is_done),
-        cmocka_unit_test(memory_goes_though_a_peer_does_not_read),
-        cmocka_unit_test(a_peer_that_does_not_read_holds_few_descriptors),
-        cmocka_unit_test(another_user_has_a_share_of_the_connections),
-        cmocka_unit_test(two_users_share_no_block_of_numbers),
-        cmocka_unit_test(a_stranger_with_all_names_keeps_nobody_of_ours_apart),
-        cmocka_unit_test(nor_does_one_who_does_not_even_listen),
-        cmocka_unit_test(strangers_who_are_called_have_the_same_share),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return tests_run(NULL, NULL);
 }

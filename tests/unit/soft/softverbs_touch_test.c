@@ -88,8 +88,7 @@ static bool is_forgotten(struct sv_end *e) {
     return gone;
 }
 
-static void a_peer_that_died_inside_keeps_nobody_waiting(void **state) {
-    (void)state;
+TEST(a_peer_that_died_inside_keeps_nobody_waiting) {
     for (unsigned known = 0; known < 2; known++) {
         struct sv_child child;
         struct sv_end e;
@@ -104,8 +103,7 @@ static void a_peer_that_died_inside_keeps_nobody_waiting(void **state) {
     }
 }
 
-static void another_users_word_keeps_nobody_waiting(void **state) {
-    (void)state;
+TEST(another_users_word_keeps_nobody_waiting) {
     struct sv_child child;
     struct sv_end e;
     if (geteuid() != 0)
@@ -119,8 +117,7 @@ static void another_users_word_keeps_nobody_waiting(void **state) {
 }
 
 /* What was posted comes back when nobody can write to it any more; modify_qp() does not wait for that. */
-static void a_flush_waits_until_the_peer_has_left(void **state) {
-    (void)state;
+TEST(a_flush_waits_until_the_peer_has_left) {
     struct sv_child child;
     struct sv_end e;
     begin(&e, &child, connected);
@@ -135,8 +132,7 @@ static void a_flush_waits_until_the_peer_has_left(void **state) {
 }
 
 /* The engine comes to look, where the application sleeps until it is told. */
-static void a_sleeper_hears_of_the_flush(void **state) {
-    (void)state;
+TEST(a_sleeper_hears_of_the_flush) {
     struct sv_child child = sv_fork(connected);
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(.one_cq = true, .channel = true));
@@ -155,8 +151,7 @@ static void a_sleeper_hears_of_the_flush(void **state) {
     finish(&child);
 }
 
-static void a_live_peer_inside_keeps_no_call_waiting(void **state) {
-    (void)state;
+TEST(a_live_peer_inside_keeps_no_call_waiting) {
     struct sv_child child;
     struct sv_end e;
     begin(&e, &child, connected);
@@ -171,8 +166,7 @@ static void a_live_peer_inside_keeps_no_call_waiting(void **state) {
 }
 
 /* However often memory is taken back: who has been waited for once, and has not moved since, is a liar. */
-static void a_peer_that_stays_inside_is_waited_for_once(void **state) {
-    (void)state;
+TEST(a_peer_that_stays_inside_is_waited_for_once) {
     struct sv_child child;
     struct sv_end e;
     begin(&e, &child, connected);
@@ -241,13 +235,11 @@ static void nobody_else_waits(void *(*wait)(void *), bool ends) {
     assert_uint_in_range(most, 3, 3);
 }
 
-static void nobody_else_waits_for_memory_that_is_taken_back(void **state) {
-    (void)state;
+TEST(nobody_else_waits_for_memory_that_is_taken_back) {
     nobody_else_waits(take_memory_back, false);
 }
 
-static void nobody_else_waits_for_a_queue_pair_that_ends(void **state) {
-    (void)state;
+TEST(nobody_else_waits_for_a_queue_pair_that_ends) {
     nobody_else_waits(end_queue_pair, true);
 }
 
@@ -329,21 +321,18 @@ static void wait_all(void (*first)(struct sv_end *), void (*second)(struct sv_en
 }
 
 /* Whichever way a queue pair ends: after the call nothing is written through it. */
-static void a_queue_pair_that_is_reset_is_left_before(void **state) {
-    (void)state;
+TEST(a_queue_pair_that_is_reset_is_left_before) {
     wait_all(resets, NULL, false);
     wait_all(resets, NULL, true);
 }
 
-static void memory_is_left_before_it_is_taken_back_whoever_else_ends_the_queue_pair(void **state) {
-    (void)state;
+TEST(memory_is_left_before_it_is_taken_back_whoever_else_ends_the_queue_pair) {
     for (unsigned i = 0; i < 3; i++)
         wait_all(destroys, takes_back, true);
 }
 
 /* A right that is taken away does not make the peer leave. */
-static void a_peer_whose_right_was_taken_away_is_waited_for(void **state) {
-    (void)state;
+TEST(a_peer_whose_right_was_taken_away_is_waited_for) {
     struct sv_child child;
     struct sv_end e;
     begin(&e, &child, connected);
@@ -356,21 +345,4 @@ static void a_peer_whose_right_was_taken_away_is_waited_for(void **state) {
     must(sv_poll(e.rcq).status == IBV_WC_WR_FLUSH_ERR);
     sv_close(&e);
     finish(&child);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_peer_that_died_inside_keeps_nobody_waiting),
-        cmocka_unit_test(another_users_word_keeps_nobody_waiting),
-        cmocka_unit_test(a_flush_waits_until_the_peer_has_left),
-        cmocka_unit_test(a_sleeper_hears_of_the_flush),
-        cmocka_unit_test(a_live_peer_inside_keeps_no_call_waiting),
-        cmocka_unit_test(a_peer_that_stays_inside_is_waited_for_once),
-        cmocka_unit_test(nobody_else_waits_for_memory_that_is_taken_back),
-        cmocka_unit_test(nobody_else_waits_for_a_queue_pair_that_ends),
-        cmocka_unit_test(a_queue_pair_that_is_reset_is_left_before),
-        cmocka_unit_test(memory_is_left_before_it_is_taken_back_whoever_else_ends_the_queue_pair),
-        cmocka_unit_test(a_peer_whose_right_was_taken_away_is_waited_for),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

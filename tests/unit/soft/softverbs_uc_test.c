@@ -58,8 +58,7 @@ static int both_closed(void **state) {
     return 0;
 }
 
-static void sends_of_every_size_arrive(void **state) {
-    (void)state;
+TEST(sends_of_every_size_arrive) {
     static const size_t sizes[] = {0, 1, 64, 112, 113, 448, 449, 5000, 60000};
     for (int mapped = 0; mapped < 2; mapped++) {
         struct sv_end a, b;
@@ -80,8 +79,9 @@ static void sends_of_every_size_arrive(void **state) {
     }
 }
 
-static void without_a_receive_a_message_is_dropped(void **state) {
-    (void)state;
+#define PAIRED(name) TEST_WITH(both_open, both_closed, name)
+
+PAIRED(without_a_receive_a_message_is_dropped) {
     sv_wait_linked(&a);
     a.buf[0] = 1;
     must(sv_send(&a, 1, 0, 1, IBV_SEND_SIGNALED) == 0);
@@ -97,8 +97,7 @@ static void without_a_receive_a_message_is_dropped(void **state) {
     assert_int_equal(b.buf[0], 3);
 }
 
-static void too_long_is_dropped_and_the_receive_serves_the_next(void **state) {
-    (void)state;
+PAIRED(too_long_is_dropped_and_the_receive_serves_the_next) {
     must(sv_recv(&b, 1, 0, 700) == 0);
     must(sv_send(&a, 1, 0, 5000, IBV_SEND_SIGNALED) == 0);
     must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
@@ -108,8 +107,7 @@ static void too_long_is_dropped_and_the_receive_serves_the_next(void **state) {
     must(wc.status == IBV_WC_SUCCESS && wc.byte_len == 700);
 }
 
-static void writes_arrive_and_with_imm_take_a_receive(void **state) {
-    (void)state;
+TEST(writes_arrive_and_with_imm_take_a_receive) {
     for (int mapped = 0; mapped < 2; mapped++) {
         struct sv_end a, b;
         uc_pair(&a, &b, SV_OPTIONS(.mapped = mapped != 0));
@@ -130,8 +128,7 @@ static void writes_arrive_and_with_imm_take_a_receive(void **state) {
     }
 }
 
-static void a_refused_write_is_dropped_and_harms_neither_side(void **state) {
-    (void)state;
+PAIRED(a_refused_write_is_dropped_and_harms_neither_side) {
     struct ibv_mr *mr = soft_reg_mr(b.pd, b.buf, 4096, IBV_ACCESS_LOCAL_WRITE);
     must(mr);
     memset(b.buf, 0x55, 4096);
@@ -146,8 +143,7 @@ static void a_refused_write_is_dropped_and_harms_neither_side(void **state) {
     must(soft_dereg_mr(mr) == 0);
 }
 
-static void reads_and_atomics_are_refused_when_posted(void **state) {
-    (void)state;
+PAIRED(reads_and_atomics_are_refused_when_posted) {
     static const enum ibv_wr_opcode others[] = {IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
                                                 IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_TSO};
     for (unsigned i = 0; i < sizeof others / sizeof *others; i++) {
@@ -158,8 +154,7 @@ static void reads_and_atomics_are_refused_when_posted(void **state) {
     }
 }
 
-static void a_peer_that_is_not_there_costs_nothing_but_the_messages(void **state) {
-    (void)state;
+TEST(a_peer_that_is_not_there_costs_nothing_but_the_messages) {
     struct sv_end a, b;
     sv_open(&a, SV_OPTIONS(.type = IBV_QPT_UC));
     uc_connect(&a, 0xfffffe);
@@ -185,8 +180,7 @@ static void a_peer_that_is_not_there_costs_nothing_but_the_messages(void **state
     sv_unpair(&a, &b);
 }
 
-static void bad_local_memory_ends_its_own_side_only(void **state) {
-    (void)state;
+PAIRED(bad_local_memory_ends_its_own_side_only) {
     struct ibv_sge sge = sv_sge(&a, 0, 8);
     sge.lkey ^= 0x10000;
     struct ibv_send_wr wr = {.wr_id = 4, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND},
@@ -202,8 +196,7 @@ static void bad_local_memory_ends_its_own_side_only(void **state) {
     must(init.qp_type == IBV_QPT_UC);
 }
 
-static void transitions_are_those_of_its_type(void **state) {
-    (void)state;
+TEST(transitions_are_those_of_its_type) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS(.type = IBV_QPT_UC));
     must(sv_to_init(&e) == 0);
@@ -216,8 +209,7 @@ static void transitions_are_those_of_its_type(void **state) {
     sv_close(&e);
 }
 
-static void a_loss_on_demand_is_a_message_that_never_comes(void **state) {
-    (void)state;
+PAIRED(a_loss_on_demand_is_a_message_that_never_comes) {
     sv_wait_linked(&a);
     struct soft_plan_error error;
     struct soft_plan *plan =
@@ -254,8 +246,7 @@ static bool is_impatient(struct soft_qp *qp) {
 }
 
 /* Messages are dropped where the peer keeps them waiting; what is done here is not. */
-static void a_window_is_taken_back_however_long_the_peer_stays(void **state) {
-    (void)state;
+PAIRED(a_window_is_taken_back_however_long_the_peer_stays) {
     sv_wait_linked(&a);
     sv_wait_linked(&b);
     struct soft_qp *qp = soft_qp_of(b.qp);
@@ -281,22 +272,4 @@ static void a_window_is_taken_back_however_long_the_peer_stays(void **state) {
     must(sv_poll(b.scq).status == IBV_WC_SUCCESS);
     must(soft_mw_of(mw[1])->mr == NULL);
     must(ibv_dealloc_mw(mw[0]) == 0 && ibv_dealloc_mw(mw[1]) == 0 && soft_dereg_mr(mr) == 0);
-}
-
-int main(void) {
-#define PAIRED(fn) cmocka_unit_test_setup_teardown(fn, both_open, both_closed)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sends_of_every_size_arrive),
-        PAIRED(without_a_receive_a_message_is_dropped),
-        PAIRED(too_long_is_dropped_and_the_receive_serves_the_next),
-        cmocka_unit_test(writes_arrive_and_with_imm_take_a_receive),
-        PAIRED(a_refused_write_is_dropped_and_harms_neither_side),
-        PAIRED(reads_and_atomics_are_refused_when_posted),
-        cmocka_unit_test(a_peer_that_is_not_there_costs_nothing_but_the_messages),
-        PAIRED(bad_local_memory_ends_its_own_side_only),
-        cmocka_unit_test(transitions_are_those_of_its_type),
-        PAIRED(a_window_is_taken_back_however_long_the_peer_stays),
-        PAIRED(a_loss_on_demand_is_a_message_that_never_comes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,13 +63,11 @@ static void ask_all(void (*fn)(int fd)) {
     sv_close(&e);
 }
 
-static void datagrams_go_between_processes(void **state) {
-    (void)state;
+TEST(datagrams_go_between_processes) {
     ask_all(echo_child);
 }
 
-static void datagrams_go_between_users(void **state) {
-    (void)state;
+TEST(datagrams_go_between_users) {
     if (geteuid() != 0)
         skip_with("needs root to become another user");
     ask_all(other_user);
@@ -93,8 +91,7 @@ static void sends_and_is_killed(int fd) {
         pause();
 }
 
-static void what_was_sent_before_a_death_arrives_and_nothing_waits_for_the_dead(void **state) {
-    (void)state;
+TEST(what_was_sent_before_a_death_arrives_and_nothing_waits_for_the_dead) {
     struct sv_end e;
     struct sv_child child = sv_fork(sends_and_is_killed);
     ud_open(&e, UD_OPTIONS(0));
@@ -132,8 +129,7 @@ static void stands_still(int fd) {
         pause();
 }
 
-static void a_receiver_that_stands_still_holds_nobody_up_for_long(void **state) {
-    (void)state;
+TEST(a_receiver_that_stands_still_holds_nobody_up_for_long) {
     struct sv_end e, other;
     struct sv_child child = sv_fork(stands_still);
     ud_open(&e, UD_OPTIONS(0));
@@ -200,8 +196,7 @@ static void scribbler(int fd) {
         pause();
 }
 
-static void a_peer_that_scribbles_over_its_rings_harms_nobody_else(void **state) {
-    (void)state;
+TEST(a_peer_that_scribbles_over_its_rings_harms_nobody_else) {
     struct sv_end e, honest;
     struct sv_child child = sv_fork(scribbler);
     ud_open(&e, UD_OPTIONS(.bytes = 65536));
@@ -240,15 +235,4 @@ static void a_peer_that_scribbles_over_its_rings_harms_nobody_else(void **state)
     must(soft_destroy_ah(ah) == 0 && soft_destroy_ah(own) == 0);
     sv_close(&honest);
     sv_close(&e);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(datagrams_go_between_processes),
-        cmocka_unit_test(datagrams_go_between_users),
-        cmocka_unit_test(what_was_sent_before_a_death_arrives_and_nothing_waits_for_the_dead),
-        cmocka_unit_test(a_receiver_that_stands_still_holds_nobody_up_for_long),
-        cmocka_unit_test(a_peer_that_scribbles_over_its_rings_harms_nobody_else),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

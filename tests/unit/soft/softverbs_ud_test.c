@@ -34,8 +34,7 @@ static int both_closed(void **state) {
     return 0;
 }
 
-static void a_datagram_arrives_behind_its_grh(void **state) {
-    (void)state;
+TEST(a_datagram_arrives_behind_its_grh) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -75,8 +74,9 @@ static void a_datagram_arrives_behind_its_grh(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void every_size_arrives(void **state) {
-    (void)state;
+#define PAIRED(name) TEST_WITH(both_open, both_closed, name)
+
+PAIRED(every_size_arrives) {
     for (unsigned bytes = 0; bytes <= MTU; bytes += bytes < 200 ? 1 : 97) {
         if (bytes > MTU - 97 && bytes != MTU)
             bytes = MTU;
@@ -89,8 +89,7 @@ static void every_size_arrives(void **state) {
     }
 }
 
-static void payload_is_gathered_and_scattered_and_inline_is_taken_at_once(void **state) {
-    (void)state;
+PAIRED(payload_is_gathered_and_scattered_and_inline_is_taken_at_once) {
     sv_fill(a.buf, 300, 9);
     struct ibv_sge from[3] = {sv_sge(&a, 0, 10), sv_sge(&a, 10, 200), sv_sge(&a, 210, 90)};
     struct ibv_sge to[3] = {sv_sge(&b, 0, 30), sv_sge(&b, 1000, 100), sv_sge(&b, 2000, 500)};
@@ -116,8 +115,7 @@ static void payload_is_gathered_and_scattered_and_inline_is_taken_at_once(void *
     }
 }
 
-static void lists_keep_their_order(void **state) {
-    (void)state;
+PAIRED(lists_keep_their_order) {
     enum { COUNT = 2000, AT_ONCE = 16 };
     for (uint32_t i = 0; i < 64; i++)
         must(sv_recv(&b, i, 0, GRH + 8) == 0);
@@ -153,8 +151,7 @@ static void lists_keep_their_order(void **state) {
 /* ---- what is dropped ------------------------------------------------------------------------------ */
 
 /* A NIC sends what is posted at once; programs count on that when they end. */
-static void what_was_posted_before_its_qp_was_destroyed_arrives(void **state) {
-    (void)state;
+PAIRED(what_was_posted_before_its_qp_was_destroyed_arrives) {
     enum { COUNT = 10 };
     for (uint32_t i = 0; i < COUNT; i++)
         must(sv_recv(&b, i, 0, GRH + 8) == 0);
@@ -169,8 +166,7 @@ static void what_was_posted_before_its_qp_was_destroyed_arrives(void **state) {
         must(sv_poll(b.rcq).status == IBV_WC_SUCCESS);
 }
 
-static void without_a_receive_a_datagram_is_dropped(void **state) {
-    (void)state;
+PAIRED(without_a_receive_a_datagram_is_dropped) {
     a.buf[0] = 1;
     a.buf[1] = 2;
     ud_send(&a, ah, b.qp->qp_num, 0, 1);
@@ -184,8 +180,7 @@ static void without_a_receive_a_datagram_is_dropped(void **state) {
     assert_int_equal(ud_drops(&b, SOFT_DROP_NO_RECEIVE), 2);
 }
 
-static void a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own(void **state) {
-    (void)state;
+PAIRED(a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own) {
     must(sv_recv(&b, 1, 0, 64) == 0);
     struct ibv_sge sge = sv_sge(&a, 0, 4);
     struct ibv_send_wr wr = ud_wr(ah, b.qp->qp_num, &sge, 0);
@@ -206,8 +201,7 @@ static void a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own(void **state) 
     assert_int_equal(init.qp_type, IBV_QPT_UD);
 }
 
-static void too_long_for_the_receive_or_the_mtu_goes_nowhere(void **state) {
-    (void)state;
+PAIRED(too_long_for_the_receive_or_the_mtu_goes_nowhere) {
     must(sv_recv(&b, 1, 0, GRH + 8) == 0);
     memset(b.buf, 0x77, 128);
     ud_send(&a, ah, b.qp->qp_num, 0, 9);
@@ -220,8 +214,7 @@ static void too_long_for_the_receive_or_the_mtu_goes_nowhere(void **state) {
     must(sv_poll(b.rcq).byte_len == GRH + 8);
 }
 
-static void where_nobody_listens_a_send_succeeds(void **state) {
-    (void)state;
+TEST(where_nobody_listens_a_send_succeeds) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     sv_open(&b, SV_OPTIONS(0)); /* not a datagram QP */
@@ -241,8 +234,7 @@ static void where_nobody_listens_a_send_succeeds(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void before_rtr_and_after_an_error_nothing_is_received(void **state) {
-    (void)state;
+TEST(before_rtr_and_after_an_error_nothing_is_received) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     sv_open(&b, UD_OPTIONS(0));
@@ -268,8 +260,7 @@ static void before_rtr_and_after_an_error_nothing_is_received(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams(void **state) {
-    (void)state;
+PAIRED(a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams) {
     must(sv_recv(&b, 1, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
     must(sv_poll(b.rcq).status == IBV_WC_SUCCESS);
@@ -283,8 +274,7 @@ static void a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams(void *
 
 /* ---- errors ---------------------------------------------------------------------------------------- */
 
-static void what_a_datagram_qp_cannot_do_is_refused_when_posted(void **state) {
-    (void)state;
+TEST(what_a_datagram_qp_cannot_do_is_refused_when_posted) {
     struct sv_end a;
     ud_open(&a, UD_OPTIONS(0));
     struct ibv_ah *ah = ud_ah(&a);
@@ -308,8 +298,7 @@ static void what_a_datagram_qp_cannot_do_is_refused_when_posted(void **state) {
     sv_close(&a);
 }
 
-static void bad_local_memory_ends_its_own_side_only(void **state) {
-    (void)state;
+TEST(bad_local_memory_ends_its_own_side_only) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -339,8 +328,7 @@ static void bad_local_memory_ends_its_own_side_only(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void transitions_are_those_of_its_type(void **state) {
-    (void)state;
+TEST(transitions_are_those_of_its_type) {
     struct sv_end e;
     sv_open(&e, UD_OPTIONS(0));
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
@@ -367,8 +355,7 @@ static void transitions_are_those_of_its_type(void **state) {
 
 /* ---- address handles -------------------------------------------------------------------------------- */
 
-static void an_address_handle_out_of_a_completion_leads_back(void **state) {
-    (void)state;
+TEST(an_address_handle_out_of_a_completion_leads_back) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -393,8 +380,7 @@ static void an_address_handle_out_of_a_completion_leads_back(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void an_address_handle_is_checked_and_holds_its_pd(void **state) {
-    (void)state;
+TEST(an_address_handle_is_checked_and_holds_its_pd) {
     struct ibv_context *ctx = sv_context();
     struct ibv_pd *pd = soft_alloc_pd(ctx);
     struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.sgid_index = 0}}, bad;
@@ -417,8 +403,7 @@ static void an_address_handle_is_checked_and_holds_its_pd(void **state) {
 
 /* ---- sleeping, many --------------------------------------------------------------------------------- */
 
-static void an_armed_queue_wakes_its_sleeper(void **state) {
-    (void)state;
+TEST(an_armed_queue_wakes_its_sleeper) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(.channel = true));
@@ -435,8 +420,7 @@ static void an_armed_queue_wakes_its_sleeper(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void many_senders_reach_one_receiver_and_one_sender_many(void **state) {
-    (void)state;
+TEST(many_senders_reach_one_receiver_and_one_sender_many) {
     enum { MANY = 300 };
     struct sv_end hub;
     ud_open(&hub, UD_OPTIONS(.recvs = 16));
@@ -466,8 +450,7 @@ static void many_senders_reach_one_receiver_and_one_sender_many(void **state) {
     sv_close(&hub);
 }
 
-static void a_shared_receive_queue_serves_datagrams(void **state) {
-    (void)state;
+TEST(a_shared_receive_queue_serves_datagrams) {
     struct sv_end a, b;
     ud_open(&a, UD_OPTIONS(0));
     ud_open(&b, UD_OPTIONS(0));
@@ -496,8 +479,7 @@ static void a_shared_receive_queue_serves_datagrams(void **state) {
 }
 
 /* Receives that were posted go with the QP, and so do their completions. */
-static void a_destroyed_qp_leaves_no_completion_behind(void **state) {
-    (void)state;
+PAIRED(a_destroyed_qp_leaves_no_completion_behind) {
     for (uint64_t i = 0; i < 4; i++)
         must(sv_recv(&b, i, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
@@ -506,31 +488,4 @@ static void a_destroyed_qp_leaves_no_completion_behind(void **state) {
     must(soft_destroy_qp(b.qp) == 0);
     b.qp = NULL;
     sv_stays_empty(b.rcq, b.scq);
-}
-
-int main(void) {
-#define PAIRED(fn) cmocka_unit_test_setup_teardown(fn, both_open, both_closed)
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_datagram_arrives_behind_its_grh),
-        PAIRED(every_size_arrives),
-        PAIRED(payload_is_gathered_and_scattered_and_inline_is_taken_at_once),
-        PAIRED(lists_keep_their_order),
-        PAIRED(what_was_posted_before_its_qp_was_destroyed_arrives),
-        PAIRED(without_a_receive_a_datagram_is_dropped),
-        PAIRED(a_wrong_qkey_is_dropped_and_the_top_bit_means_the_own),
-        PAIRED(too_long_for_the_receive_or_the_mtu_goes_nowhere),
-        cmocka_unit_test(where_nobody_listens_a_send_succeeds),
-        cmocka_unit_test(before_rtr_and_after_an_error_nothing_is_received),
-        PAIRED(a_receiver_that_was_destroyed_costs_nothing_but_the_datagrams),
-        cmocka_unit_test(what_a_datagram_qp_cannot_do_is_refused_when_posted),
-        cmocka_unit_test(bad_local_memory_ends_its_own_side_only),
-        cmocka_unit_test(transitions_are_those_of_its_type),
-        cmocka_unit_test(an_address_handle_out_of_a_completion_leads_back),
-        cmocka_unit_test(an_address_handle_is_checked_and_holds_its_pd),
-        cmocka_unit_test(an_armed_queue_wakes_its_sleeper),
-        cmocka_unit_test(many_senders_reach_one_receiver_and_one_sender_many),
-        cmocka_unit_test(a_shared_receive_queue_serves_datagrams),
-        PAIRED(a_destroyed_qp_leaves_no_completion_behind),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,8 +93,7 @@ static void other_user(int fd) {
     sv_close(&e);
 }
 
-static void users_share_no_memory_and_keys_are_enforced_at_the_target(void **state) {
-    (void)state;
+TEST(users_share_no_memory_and_keys_are_enforced_at_the_target) {
     struct sv_end e;
     if (geteuid() != 0)
         skip_with("needs root to run a process of another user");
@@ -136,11 +135,4 @@ static void users_share_no_memory_and_keys_are_enforced_at_the_target(void **sta
     sv_tell(child.fd, 4);
     must(sv_join(&child) == 0);
     sv_close(&e);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(users_share_no_memory_and_keys_are_enforced_at_the_target),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

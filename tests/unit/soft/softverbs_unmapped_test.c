@@ -137,8 +137,7 @@ static void a_message(size_t bytes, enum gone how, bool shared, bool mapped) {
     sv_close(&b);
 }
 
-static void a_message_into_memory_that_is_gone_fails_at_both_ends(void **state) {
-    (void)state;
+TEST(a_message_into_memory_that_is_gone_fails_at_both_ends) {
     for (unsigned k = 0; k < GONES * 2 * 2 * sizeof sizes / sizeof *sizes; k++) {
         enum gone how = (enum gone)(k % GONES);
         bool shared = k / GONES % 2, mapped = k / GONES / 2 % 2;
@@ -150,8 +149,7 @@ static void a_message_into_memory_that_is_gone_fails_at_both_ends(void **state) 
 }
 
 /* A datagram is taken, and is the receiver's alone. */
-static void a_datagram_into_memory_that_is_gone_fails_at_its_receiver(void **state) {
-    (void)state;
+TEST(a_datagram_into_memory_that_is_gone_fails_at_its_receiver) {
     for (enum gone how = 0; how < GONES; how++) {
         struct sv_end a, b;
         ud_open(&a, SV_OPTIONS(.one_cq = true));
@@ -205,8 +203,7 @@ static int ask(struct sv_end *a, enum access what, const struct memory *m, size_
     return ibv_post_send(a->qp, &wr, &bad);
 }
 
-static void an_access_of_memory_that_is_gone_fails_at_both_ends(void **state) {
-    (void)state;
+TEST(an_access_of_memory_that_is_gone_fails_at_both_ends) {
     for (unsigned k = 0; k < GONES * 2 * ACCESSES * 3; k++) {
         enum gone how = (enum gone)(k % GONES);
         enum way way = k / GONES % 2 ? RING : PROCESS;
@@ -260,8 +257,7 @@ static void over_tcp(enum access what, bool is_message, size_t bytes, enum gone 
     tcp_close(&p);
 }
 
-static void memory_that_is_gone_fails_what_comes_over_tcp(void **state) {
-    (void)state;
+TEST(memory_that_is_gone_fails_what_comes_over_tcp) {
     for (unsigned k = 0; k < GONES * 2 * (ACCESSES + 1) * 4; k++) {
         enum gone how = (enum gone)(k % GONES);
         bool crc = k / GONES % 2;
@@ -271,14 +267,4 @@ static void memory_that_is_gone_fails_what_comes_over_tcp(void **state) {
                       bytes, gone_name[how], crc ? "with check values" : "without");
         over_tcp((enum access)what, what == ACCESSES, bytes, how, crc);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_into_memory_that_is_gone_fails_at_both_ends),
-        cmocka_unit_test(a_datagram_into_memory_that_is_gone_fails_at_its_receiver),
-        cmocka_unit_test(an_access_of_memory_that_is_gone_fails_at_both_ends),
-        cmocka_unit_test(memory_that_is_gone_fails_what_comes_over_tcp),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

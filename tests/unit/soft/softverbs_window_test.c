@@ -36,7 +36,21 @@ static void close_windowed(struct windowed *w) {
     onesided_close(&w->pair);
 }
 
-static void a_window_is_used_without_its_owner(void **state) {
+static int closed(void **state) {
+    close_windowed(*state);
+    return 0;
+}
+
+#define WITH(set_up, name) TEST_WITH(set_up, closed, name)
+
+static int for_both(void **state) {
+    static struct windowed of_test;
+    *state = &of_test;
+    open_windowed(*state, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
+    return 0;
+}
+
+WITH(for_both, a_window_is_used_without_its_owner) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     struct soft_qp *a = soft_qp_of(p->a.qp);
@@ -55,8 +69,7 @@ static void a_window_is_used_without_its_owner(void **state) {
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 }
 
-static void a_window_is_exact_to_the_byte(void **state) {
-    (void)state;
+TEST(a_window_is_exact_to_the_byte) {
     static const struct {
         size_t at, bytes;
         bool good;
@@ -79,13 +92,20 @@ static void a_window_is_exact_to_the_byte(void **state) {
     }
 }
 
-static void the_memory_itself_opens_nothing(void **state) {
+static int for_reading(void **state) {
+    static struct windowed of_test;
+    *state = &of_test;
+    open_windowed(*state, IBV_ACCESS_REMOTE_READ);
+    return 0;
+}
+
+WITH(for_reading, the_memory_itself_opens_nothing) {
     struct windowed *w = *state;
     must(onesided_post(&w->pair, IBV_WR_RDMA_READ, 0, 8, AT, w->pair.open->rkey, 0) == 0);
     onesided_refused(&w->pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void a_window_for_reading_is_not_written(void **state) {
+WITH(for_reading, a_window_for_reading_is_not_written) {
     struct windowed *w = *state;
     must(onesided_post(&w->pair, IBV_WR_RDMA_READ, 0, 8, AT, w->rkey, 0) == 0);
     onesided_expect(&w->pair, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
@@ -93,7 +113,14 @@ static void a_window_for_reading_is_not_written(void **state) {
     onesided_refused(&w->pair, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
 }
 
-static void write_with_imm_through_a_window(void **state) {
+static int for_writing(void **state) {
+    static struct windowed of_test;
+    *state = &of_test;
+    open_windowed(*state, IBV_ACCESS_REMOTE_WRITE);
+    return 0;
+}
+
+WITH(for_writing, write_with_imm_through_a_window) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     must(sv_recv(&p->b, 9, 0, 64) == 0);
@@ -106,7 +133,7 @@ static void write_with_imm_through_a_window(void **state) {
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 }
 
-static void a_window_serves_one_queue_pair(void **state) {
+WITH(for_reading, a_window_serves_one_queue_pair) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     /* another pair between the same protection domains */
@@ -127,7 +154,7 @@ static void a_window_serves_one_queue_pair(void **state) {
     must(soft_destroy_qp(c.qp) == 0 && soft_destroy_qp(d.qp) == 0);
 }
 
-static void a_queue_pair_in_error_closes_its_windows(void **state) {
+WITH(for_writing, a_queue_pair_in_error_closes_its_windows) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -140,8 +167,7 @@ static void a_queue_pair_in_error_closes_its_windows(void **state) {
         must(p->b.buf[AT + i] == 0x77);
 }
 
-static void a_destroyed_queue_pair_leaves_no_window_bound(void **state) {
-    (void)state;
+TEST(a_destroyed_queue_pair_leaves_no_window_bound) {
     struct windowed w;
     open_windowed(&w, IBV_ACCESS_REMOTE_WRITE);
     must(soft_dereg_mr(w.pair.open) == EBUSY);
@@ -169,8 +195,7 @@ static void *write_on(void *arg) {
     return NULL;
 }
 
-static void nobody_is_inside_when_the_window_is_taken_back(void **state) {
-    (void)state;
+TEST(nobody_is_inside_when_the_window_is_taken_back) {
     for (int round = 0; round < 20; round++) {
         struct windowed w;
         pthread_t thread;
@@ -193,7 +218,7 @@ static void nobody_is_inside_when_the_window_is_taken_back(void **state) {
 }
 
 /* It lost its CPU there, say: whoever takes the window back does not wait, and the queue goes on after it. */
-static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
+WITH(for_writing, a_peer_that_is_slow_to_leave_costs_time_only) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
@@ -217,7 +242,7 @@ static void a_peer_that_is_slow_to_leave_costs_time_only(void **state) {
 }
 
 /* The queue pair ends meanwhile: the request is flushed, and not before the peer has left. */
-static void taking_back_is_flushed_when_the_peer_has_left(void **state) {
+WITH(for_writing, taking_back_is_flushed_when_the_peer_has_left) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
@@ -232,7 +257,7 @@ static void taking_back_is_flushed_when_the_peer_has_left(void **state) {
 }
 
 /* The same where the peer asks for it: the message waits, and who polls does not. */
-static void a_message_that_invalidates_waits_for_the_peer_to_leave(void **state) {
+WITH(for_writing, a_message_that_invalidates_waits_for_the_peer_to_leave) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;
     struct soft_ring *ring = atomic_load(&soft_qp_of(p->b.qp)->rx);
@@ -258,7 +283,7 @@ static void a_message_that_invalidates_waits_for_the_peer_to_leave(void **state)
 }
 
 /* A peer that says it is inside and never leaves ends the QP, not the caller. */
-static void a_peer_that_never_leaves_costs_its_queue_pair(void **state) {
+WITH(for_writing, a_peer_that_never_leaves_costs_its_queue_pair) {
     struct windowed *w = *state;
     struct soft_ring *ring = atomic_load(&soft_qp_of(w->pair.b.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
@@ -266,50 +291,4 @@ static void a_peer_that_never_leaves_costs_its_queue_pair(void **state) {
     must(sv_poll(w->pair.b.rcq).status == IBV_WC_RETRY_EXC_ERR);
     must(soft_mw_of(w->mw)->mr == NULL);
     atomic_fetch_add(&ring->tx.touching, 1);
-}
-
-static int for_writing(void **state) {
-    static struct windowed of_test;
-    *state = &of_test;
-    open_windowed(*state, IBV_ACCESS_REMOTE_WRITE);
-    return 0;
-}
-
-static int for_reading(void **state) {
-    static struct windowed of_test;
-    *state = &of_test;
-    open_windowed(*state, IBV_ACCESS_REMOTE_READ);
-    return 0;
-}
-
-static int for_both(void **state) {
-    static struct windowed of_test;
-    *state = &of_test;
-    open_windowed(*state, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE);
-    return 0;
-}
-
-static int closed(void **state) {
-    close_windowed(*state);
-    return 0;
-}
-
-int main(void) {
-#define WITH(set_up, fn) cmocka_unit_test_setup_teardown(fn, set_up, closed)
-    const struct CMUnitTest tests[] = {
-        WITH(for_both, a_window_is_used_without_its_owner),
-        cmocka_unit_test(a_window_is_exact_to_the_byte),
-        WITH(for_reading, the_memory_itself_opens_nothing),
-        WITH(for_reading, a_window_for_reading_is_not_written),
-        WITH(for_writing, write_with_imm_through_a_window),
-        WITH(for_reading, a_window_serves_one_queue_pair),
-        WITH(for_writing, a_queue_pair_in_error_closes_its_windows),
-        cmocka_unit_test(a_destroyed_queue_pair_leaves_no_window_bound),
-        cmocka_unit_test(nobody_is_inside_when_the_window_is_taken_back),
-        WITH(for_writing, a_peer_that_is_slow_to_leave_costs_time_only),
-        WITH(for_writing, taking_back_is_flushed_when_the_peer_has_left),
-        WITH(for_writing, a_message_that_invalidates_waits_for_the_peer_to_leave),
-        WITH(for_writing, a_peer_that_never_leaves_costs_its_queue_pair),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

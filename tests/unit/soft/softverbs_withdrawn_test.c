@@ -27,8 +27,7 @@ static void receives_come_back(struct sv_end *b, unsigned left) {
     sv_stays_empty(b->rcq, NULL);
 }
 
-static void what_a_queue_pair_that_is_down_had_posted_does_not_arrive(void **state) {
-    (void)state;
+TEST(what_a_queue_pair_that_is_down_had_posted_does_not_arrive) {
     for (enum sv_down how = SV_TO_ERR; how < SV_DOWNS; how++) {
         struct sv_end a, b;
         open_pair(&a, &b);
@@ -92,8 +91,7 @@ static void *take(void *arg) {
 }
 
 /* The receiver is anywhere in its copies when the sender goes down and its memory is written to. */
-static void no_byte_written_after_the_end_arrives(void **state) {
-    (void)state;
+TEST(no_byte_written_after_the_end_arrives) {
     for (unsigned round = 0; round < ROUNDS; round++) {
         struct sv_end a, b;
         struct taker t = {.b = &b, .wrong = -1};
@@ -117,12 +115,4 @@ static void no_byte_written_after_the_end_arrives(void **state) {
         must(t.wrong < 0);
         sv_unpair(&a, &b);
     }
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_a_queue_pair_that_is_down_had_posted_does_not_arrive),
-        cmocka_unit_test(no_byte_written_after_the_end_arrives),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,9 +29,8 @@ static void put(struct sv_end *a, unsigned count, bool signalled, uint64_t wr_id
     assert_int_equal(rc, 0);
 }
 
-static void words_arrive_as_one_message(void **state) {
+TEST(words_arrive_as_one_message) {
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     for (unsigned count = 0; count <= SOFT_WORDS; count++) {
         memset(b.buf, 0xee, ROOM);
@@ -49,9 +48,8 @@ static void words_arrive_as_one_message(void **state) {
 }
 
 /* As with ibv_post_send(), and in order with it. */
-static void only_the_last_one_is_signalled(void **state) {
+TEST(only_the_last_one_is_signalled) {
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(sv_recv(&b, i, i * ROOM, ROOM), 0);
@@ -67,9 +65,8 @@ static void only_the_last_one_is_signalled(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void what_does_not_fit_is_not_begun(void **state) {
+TEST(what_does_not_fit_is_not_begun) {
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     const unsigned queue = a.cap.max_send_wr;
     assert_int_equal(post(&a, SOFT_WORDS + 1, true, 0), EAGAIN);
@@ -85,10 +82,9 @@ static void what_does_not_fit_is_not_begun(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_full_ring_takes_none(void **state) {
+TEST(a_full_ring_takes_none) {
     const struct sv_options o = SV_OPTIONS(.sends = 2 * SOFT_RING_SLOTS);
     struct sv_end a, b;
-    (void)state;
     sv_pair(&a, o, &b, o);
     sv_wait_linked(&a);
     for (unsigned i = 0; i < SOFT_RING_SLOTS; i++)
@@ -98,9 +94,8 @@ static void a_full_ring_takes_none(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void a_queue_pair_that_ended_takes_none(void **state) {
+TEST(a_queue_pair_that_ended_takes_none) {
     struct sv_end a, b;
-    (void)state;
     open_pair(&a, &b);
     assert_int_equal(sv_to(&a, IBV_QPS_ERR), 0);
     assert_int_equal(post(&a, 2, true, 1), EAGAIN);
@@ -108,25 +103,12 @@ static void a_queue_pair_that_ended_takes_none(void **state) {
     sv_unpair(&a, &b);
 }
 
-static void over_tcp_there_is_no_such_call(void **state) {
+TEST(over_tcp_there_is_no_such_call) {
     static const struct tcp_options o = {.extended = true};
     struct tcp_pair p;
-    (void)state;
     tcp_open(&p, &o);
     tcp_recv(&p, 0, 0, ROOM, 1);
     assert_int_equal(post(&p.a, 2, true, 1), EAGAIN);
     sv_stays_empty(p.a.scq, p.b.rcq);
     tcp_close(&p);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_arrive_as_one_message),
-        cmocka_unit_test(only_the_last_one_is_signalled),
-        cmocka_unit_test(what_does_not_fit_is_not_begun),
-        cmocka_unit_test(a_full_ring_takes_none),
-        cmocka_unit_test(a_queue_pair_that_ended_takes_none),
-        cmocka_unit_test(over_tcp_there_is_no_such_call),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

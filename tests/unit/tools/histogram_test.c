@@ -18,16 +18,14 @@ static void assert_within_one_percent(double got, double exact) {
         fail_msg("%f is more than 1 %% off %f", got, exact);
 }
 
-static void empty_histogram_answers_zero(void **state) {
-    (void)state;
+TEST(empty_histogram_answers_zero) {
     histogram_reset(&h);
     assert_true(histogram_percentile(&h, 0.5) == 0);
     assert_true(histogram_mean(&h) == 0);
     assert_int_equal(h.max, 0);
 }
 
-static void one_value_is_every_percentile(void **state) {
-    (void)state;
+TEST(one_value_is_every_percentile) {
     histogram_reset(&h);
     histogram_record(&h, 123456);
     assert_true(histogram_percentile(&h, 0) == 123456);
@@ -36,8 +34,7 @@ static void one_value_is_every_percentile(void **state) {
     assert_true(histogram_mean(&h) == 123456);
 }
 
-static void small_values_are_exact(void **state) {
-    (void)state;
+TEST(small_values_are_exact) {
     histogram_reset(&h);
     for (uint64_t v = 0; v < 2u << HISTOGRAM_BITS; v++)
         histogram_record(&h, v);
@@ -48,8 +45,7 @@ static void small_values_are_exact(void **state) {
 }
 
 /* Every power of two and its neighbours, and a walk between them. */
-static void any_magnitude_is_within_one_percent(void **state) {
-    (void)state;
+TEST(any_magnitude_is_within_one_percent) {
     for (int bit = 0; bit < HISTOGRAM_MAX_BITS; bit++) {
         for (int step = -1; step < 16; step++) {
             uint64_t power = UINT64_C(1) << bit;
@@ -66,8 +62,7 @@ static void any_magnitude_is_within_one_percent(void **state) {
     }
 }
 
-static void cells_are_ordered_and_bounded(void **state) {
-    (void)state;
+TEST(cells_are_ordered_and_bounded) {
     uint32_t before = 0;
     for (uint64_t v = 0; v < 5000000; v += 1 + v / 1000) {
         uint32_t cell = histogram_cell(v);
@@ -79,8 +74,7 @@ static void cells_are_ordered_and_bounded(void **state) {
     assert_int_equal(histogram_cell((UINT64_C(1) << HISTOGRAM_MAX_BITS) - 1), HISTOGRAM_CELLS - 1);
 }
 
-static void huge_values_keep_exact_extremes(void **state) {
-    (void)state;
+TEST(huge_values_keep_exact_extremes) {
     histogram_reset(&h);
     histogram_record(&h, 7);
     histogram_record(&h, UINT64_C(1) << 62);
@@ -95,8 +89,7 @@ static int compare(const void *a, const void *b) {
 }
 
 /* A long-tailed set against the sorted values themselves. */
-static void percentiles_match_the_sorted_values(void **state) {
-    (void)state;
+TEST(percentiles_match_the_sorted_values) {
     enum { COUNT = 20000 };
     static uint64_t values[COUNT];
     static const double fractions[] = {0.001, 0.25, 0.5, 0.9, 0.99, 0.999, 0.9999, 1};
@@ -124,26 +117,11 @@ static void percentiles_match_the_sorted_values(void **state) {
     assert_int_equal(h.min, values[0]);
 }
 
-static void rank_is_rounded_up(void **state) {
-    (void)state;
+TEST(rank_is_rounded_up) {
     histogram_reset(&h);
     for (uint64_t v = 1; v <= 10; v++)
         histogram_record(&h, v);
     assert_true(histogram_percentile(&h, 0.999) == 10);
     assert_true(histogram_percentile(&h, 0.5) == 5);
     assert_true(histogram_percentile(&h, 0.51) == 6);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(empty_histogram_answers_zero),
-        cmocka_unit_test(one_value_is_every_percentile),
-        cmocka_unit_test(small_values_are_exact),
-        cmocka_unit_test(any_magnitude_is_within_one_percent),
-        cmocka_unit_test(cells_are_ordered_and_bounded),
-        cmocka_unit_test(huge_values_keep_exact_extremes),
-        cmocka_unit_test(percentiles_match_the_sorted_values),
-        cmocka_unit_test(rank_is_rounded_up),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,8 +74,7 @@ static void assert_wrong(const char *line, const char *flag, const char *value, 
     assert_null(strchr(options.error, '\n'));
 }
 
-static void every_way_to_write_a_value(void **state) {
-    (void)state;
+TEST(every_way_to_write_a_value) {
     static const char *const lines[] = {"-s 64K",     "-s64K",  "--size 64K",
                                         "--size=64K", "-as64K", "-aj -s 65536"};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
@@ -87,8 +86,7 @@ static void every_way_to_write_a_value(void **state) {
     assert_true(got.all && got.json && !got.size_given);
 }
 
-static void operands_and_flags_in_any_order(void **state) {
-    (void)state;
+TEST(operands_and_flags_in_any_order) {
     assert_int_equal(parse("host -n 5 -- -second"), OPTIONS_OK);
     assert_int_equal(options.operand_count, 2);
     assert_string_equal(got.operands[0], "host");
@@ -99,8 +97,7 @@ static void operands_and_flags_in_any_order(void **state) {
     assert_string_equal(got.operands[0], "-");
 }
 
-static void values_of_each_kind(void **state) {
-    (void)state;
+TEST(values_of_each_kind) {
     assert_int_equal(parse("--mode block --device soft -D 0.25 -n 0"), OPTIONS_OK);
     assert_int_equal(got.mode, 2);
     assert_string_equal(got.device, "soft");
@@ -113,8 +110,7 @@ static void values_of_each_kind(void **state) {
     assert_int_equal(got.number, 2);
 }
 
-static void help_and_version_win_where_they_stand(void **state) {
-    (void)state;
+TEST(help_and_version_win_where_they_stand) {
     assert_int_equal(parse("-h"), OPTIONS_HELP);
     assert_int_equal(parse("--help"), OPTIONS_HELP);
     assert_int_equal(parse("-aV"), OPTIONS_VERSION);
@@ -122,8 +118,7 @@ static void help_and_version_win_where_they_stand(void **state) {
     assert_int_equal(parse("--bad --help"), OPTIONS_WRONG);
 }
 
-static void errors_name_flag_value_and_remedy(void **state) {
-    (void)state;
+TEST(errors_name_flag_value_and_remedy) {
     assert_wrong("--frob", "--frob", "not a flag", "");
     assert_wrong("--frob=3", "--frob", "not a flag", "");
     assert_wrong("-x", "-x", "not a flag", "");
@@ -150,8 +145,7 @@ static void errors_name_flag_value_and_remedy(void **state) {
     assert_wrong("--help=me", "--help", "'me'", "no value");
 }
 
-static void a_long_value_does_not_flood_the_error(void **state) {
-    (void)state;
+TEST(a_long_value_does_not_flood_the_error) {
     char line[400] = "-n ";
     memset(line + 3, 'x', 390);
     assert_int_equal(parse(line), OPTIONS_WRONG);
@@ -162,8 +156,7 @@ static void a_long_value_does_not_flood_the_error(void **state) {
     assert_true(strlen(options.error) < 200);
 }
 
-static void help_lists_every_option(void **state) {
-    (void)state;
+TEST(help_lists_every_option) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -178,8 +171,7 @@ static void help_lists_every_option(void **state) {
     free(text);
 }
 
-static void numbers_are_all_or_nothing(void **state) {
-    (void)state;
+TEST(numbers_are_all_or_nothing) {
     uint64_t v = 42;
     static const char *const bad[] = {
         "", " 1", "1 ", "+1", "-1", "0x10", "1e3", "1K", "18446744073709551616", "\xef\xbc\x91"};
@@ -190,8 +182,7 @@ static void numbers_are_all_or_nothing(void **state) {
     assert_true(v == UINT64_MAX);
 }
 
-static void sizes_know_their_suffixes(void **state) {
-    (void)state;
+TEST(sizes_know_their_suffixes) {
     uint64_t v = 42;
     assert_true(units_size("0", &v) && v == 0);
     assert_true(units_size("3k", &v) && v == 3072);
@@ -210,8 +201,7 @@ static void sizes_know_their_suffixes(void **state) {
     }
 }
 
-static void times_are_decimal_seconds(void **state) {
-    (void)state;
+TEST(times_are_decimal_seconds) {
     uint64_t v = 42;
     assert_true(units_seconds_ns("10", &v) && v == UINT64_C(10000000000));
     assert_true(units_seconds_ns("0.000000001", &v) && v == 1);
@@ -222,8 +212,7 @@ static void times_are_decimal_seconds(void **state) {
         assert_false(units_seconds_ns(bad[i], &v));
 }
 
-static void addresses_get_their_port(void **state) {
-    (void)state;
+TEST(addresses_get_their_port) {
     static const struct {
         const char *in, *out;
     } good[] = {
@@ -246,8 +235,7 @@ static void addresses_get_their_port(void **state) {
     }
 }
 
-static void malformed_addresses_say_why(void **state) {
-    (void)state;
+TEST(malformed_addresses_say_why) {
     static const char *const bad[] = {"",         ":1",      "host:",      "host:65536",
                                       "host:-1",  "host:1x", "[::1",       "[::1]x",
                                       "[host]:1", "a:b:c",   "::1:70000:", "ho st:1",
@@ -262,22 +250,4 @@ static void malformed_addresses_say_why(void **state) {
     memset(longest, 'a', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     assert_non_null(units_address(longest, 1, out, NULL));
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_way_to_write_a_value),
-        cmocka_unit_test(operands_and_flags_in_any_order),
-        cmocka_unit_test(values_of_each_kind),
-        cmocka_unit_test(help_and_version_win_where_they_stand),
-        cmocka_unit_test(errors_name_flag_value_and_remedy),
-        cmocka_unit_test(a_long_value_does_not_flood_the_error),
-        cmocka_unit_test(help_lists_every_option),
-        cmocka_unit_test(numbers_are_all_or_nothing),
-        cmocka_unit_test(sizes_know_their_suffixes),
-        cmocka_unit_test(times_are_decimal_seconds),
-        cmocka_unit_test(addresses_get_their_port),
-        cmocka_unit_test(malformed_addresses_say_why),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,8 +31,7 @@ static struct control sample(void) {
                             .text = "a reason"};
 }
 
-static void a_message_comes_through_unchanged(void **state) {
-    (void)state;
+TEST(a_message_comes_through_unchanged) {
     unsigned char wire[CONTROL_BYTES_OTHER] = {0};
     struct control in = sample(), out;
     control_encode(wire, &in);
@@ -48,8 +47,7 @@ static void a_message_comes_through_unchanged(void **state) {
     assert_int_equal(control_bytes_beside(0), CONTROL_BYTES);
 }
 
-static void every_other_length_is_foreign(void **state) {
-    (void)state;
+TEST(every_other_length_is_foreign) {
     struct control in = sample(), out = {.kind = 99};
     for (size_t bytes = 0; bytes < 600; bytes++) {
         if (bytes == CONTROL_BYTES || bytes == CONTROL_BYTES_OTHER)
@@ -76,8 +74,7 @@ static void assert_refused(size_t at, uint64_t value, int bytes, enum control_re
     assert_int_equal(out.kind, 99);
 }
 
-static void hostile_fields_are_refused(void **state) {
-    (void)state;
+TEST(hostile_fields_are_refused) {
     assert_refused(0, 0, 4, CONTROL_FOREIGN);
     assert_refused(4, 0, 2, CONTROL_WRONG_VERSION);
     assert_refused(4, 2, 2, CONTROL_WRONG_VERSION);
@@ -98,8 +95,7 @@ static void hostile_fields_are_refused(void **state) {
     assert_refused(64 + 20, 'x', 1, CONTROL_MALFORMED); /* text behind its end */
 }
 
-static void text_is_terminated_and_printable(void **state) {
-    (void)state;
+TEST(text_is_terminated_and_printable) {
     unsigned char wire[CONTROL_BYTES];
     struct control in = sample(), out;
     control_encode(wire, &in);
@@ -115,8 +111,7 @@ static void text_is_terminated_and_printable(void **state) {
     assert_int_equal(strlen(out.text), CONTROL_TEXT - 1);
 }
 
-static void padding_must_be_zero(void **state) {
-    (void)state;
+TEST(padding_must_be_zero) {
     unsigned char wire[CONTROL_BYTES_OTHER] = {0};
     struct control in = sample(), out;
     control_encode(wire, &in);
@@ -125,8 +120,7 @@ static void padding_must_be_zero(void **state) {
 }
 
 /* Whatever the bytes are, what comes out is within the limits. */
-static void random_messages_never_escape_the_limits(void **state) {
-    (void)state;
+TEST(random_messages_never_escape_the_limits) {
     uint64_t random = 7;
     int accepted = 0;
     for (int round = 0; round < 200000; round++) {
@@ -147,8 +141,7 @@ static void random_messages_never_escape_the_limits(void **state) {
     assert_true(accepted > 1000); /* else the loop above looked at nothing */
 }
 
-static void checksum_finds_every_small_change(void **state) {
-    (void)state;
+TEST(checksum_finds_every_small_change) {
     unsigned char data[200];
     for (size_t i = 0; i < sizeof data; i++)
         data[i] = (unsigned char)(i * 7);
@@ -165,8 +158,7 @@ static void checksum_finds_every_small_change(void **state) {
     }
 }
 
-static void checksum_sees_the_order_of_pieces(void **state) {
-    (void)state;
+TEST(checksum_sees_the_order_of_pieces) {
     static const char a[64] = "first", b[64] = "second";
     uint64_t ab = checksum_add(checksum_add(CHECKSUM_START, a, 64), b, 64);
     uint64_t ba = checksum_add(checksum_add(CHECKSUM_START, b, 64), a, 64);
@@ -177,8 +169,7 @@ static void checksum_sees_the_order_of_pieces(void **state) {
     assert_true(once != checksum_add(CHECKSUM_START, zeros, 63));
 }
 
-static void json_is_one_escaped_line(void **state) {
-    (void)state;
+TEST(json_is_one_escaped_line) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -206,19 +197,4 @@ static void json_is_one_escaped_line(void **state) {
                         "\"s\": -1, \"r\": 1.2, \"none\": null, \"yes\": true, "
                         "\"list\": [{}, 1], \"o\": {\"x\": 0}}\n");
     free(text);
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_comes_through_unchanged),
-        cmocka_unit_test(every_other_length_is_foreign),
-        cmocka_unit_test(hostile_fields_are_refused),
-        cmocka_unit_test(text_is_terminated_and_printable),
-        cmocka_unit_test(padding_must_be_zero),
-        cmocka_unit_test(random_messages_never_escape_the_limits),
-        cmocka_unit_test(checksum_finds_every_small_change),
-        cmocka_unit_test(checksum_sees_the_order_of_pieces),
-        cmocka_unit_test(json_is_one_escaped_line),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,24 +51,14 @@ static void saw_it_and_is_a_peer(void) {
     _exit(verdict_status(1));
 }
 
-static void wrong_data_is_the_exit_status(void **state) {
-    (void)state;
+TEST(wrong_data_is_the_exit_status) {
     assert_int_equal(ends_with(saw_wrong_data), VERDICT_WRONG_DATA);
     assert_string_equal(said, "wrong data: message 7: lost\nwrong data: message 8: there twice\n");
     assert_int_equal(ends_with(saw_it_and_is_a_peer), VERDICT_WRONG_DATA);
     assert_string_equal(said, "wrong data: message 9: lost\n");
 }
 
-static void any_other_failure_keeps_its_status(void **state) {
-    (void)state;
+TEST(any_other_failure_keeps_its_status) {
     assert_int_equal(ends_with(fails_otherwise), 3);
     assert_string_equal(said, "");
-}
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wrong_data_is_the_exit_status),
-        cmocka_unit_test(any_other_failure_keeps_its_status),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
 }
