@@ -17,7 +17,7 @@
     (__builtin_expect(!!(condition), 1) ? (void)0 : assert_failed(#condition, __func__))
 #else
 #define ASSERTIONS 0
-#define ASSERT(condition) ((void)sizeof(!!(condition)))
+#define ASSERT(condition) ((void)(0 && (condition)))
 #endif
 
 /* Says on standard error what does not hold, and where; does not return. */
