@@ -13,6 +13,7 @@ foreach(part verbs cm)
   add_library(dropin_${part} OBJECT ${dropin_${part}})
   set_target_properties(dropin_${part} PROPERTIES POSITION_INDEPENDENT_CODE ON
                                                   C_VISIBILITY_PRESET hidden)
+  target_compile_options(dropin_${part} PRIVATE ${SLUICE_NO_LTO}) # versions.sh reads their names
   target_include_directories(dropin_${part} PRIVATE include src)
   target_link_libraries(dropin_${part} PRIVATE sluice_dependencies)
 endforeach()
@@ -52,8 +53,8 @@ function(dropin_library name part library)
                         OUTPUT_NAME ${name} SOVERSION 1 LINK_DEPENDS "${out}.map"
                         LIBRARY_OUTPUT_DIRECTORY "${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/sluice-soft"
                         INSTALL_RPATH "$ORIGIN/.." BUILD_WITH_INSTALL_RPATH ON LINKER_LANGUAGE C)
-  # The stubs are nobody's prototypes.
-  target_compile_options(dropin-${name} PRIVATE -w)
+  # The stubs have no prototypes; the names of the versions are defined by assembler.
+  target_compile_options(dropin-${name} PRIVATE -w ${SLUICE_NO_LTO})
   target_link_libraries(dropin-${name} PRIVATE sluice-soft-preload)
   target_link_options(dropin-${name} PRIVATE ${dropin_link_options}
                       "LINKER:--version-script=${out}.map")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
 # Language, warnings, optimisation and sanitizers: for the library, tools, tests and benchmarks
-# alike. Nothing here is machine dependent: no -march, no link-time optimisation.
+# alike. Nothing here is machine dependent: no -march. No link-time optimisation unless the user asks for it.
 
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug or Release" FORCE)
@@ -54,6 +54,13 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT SLUICE_SANITIZE AND NOT SLUICE_FU
   endif()
 endif()
 add_link_options("LINKER:-z,relro,-z,now")
+
+# Distributions build with link-time optimisation, which does not see symbols that assembler at the top of a file defines;
+# and nm does not list the symbols of such objects everywhere. Files with such assembler, and objects that nm reads, are
+# compiled without it.
+include(CheckCCompilerFlag)
+check_c_compiler_flag(-fno-lto HAVE_FNO_LTO)
+set(SLUICE_NO_LTO $<$<BOOL:${HAVE_FNO_LTO}>:-fno-lto>)
 
 # For everything: tests see inside of structs that have more in them then.
 if(SLUICE_ASSERTIONS)
