@@ -194,12 +194,8 @@ static void delist(struct sluice_loop *l) {
 
 static void loop_clear_stats(struct sluice_loop *l);
 
-static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
-    if (atomic_load(&n->device_lost))
-        return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
-    struct sluice_loop *l = take_struct();
-    if (!l)
-        return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
+/* Sets what needs neither memory nor the device. */
+static void prepare(struct sluice_loop *l, sluice_node *n, int cpu) {
     l->node = n;
     l->pool = n->pool;
     l->rx_pool = n->rx_pool;
@@ -221,7 +217,25 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     msg_queue_init(&l->outcomes);
     mpsc_queue_init(&l->mailbox.queue);
     ownership_init();
+}
 
+/* It is in the node's list: its part of the statistics page is its own from here on. */
+static void show(struct sluice_loop *l, int cpu) {
+    l->stats = &l->node->stats.page->loops[l->index];
+    loop_clear_stats(l);
+    loop_set_cpu(l, cpu);
+    atomic_store_explicit(&l->stats->drained, 0, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->idle, l->node->options.idle, memory_order_relaxed);
+    atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
+}
+
+static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_error *e) {
+    if (atomic_load(&n->device_lost))
+        return error_set(e, SLUICE_EDEVICE, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
+    struct sluice_loop *l = take_struct();
+    if (!l)
+        return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for a loop");
+    prepare(l, n, cpu);
     int status = SLUICE_ENOMEM, error = open_device(l, n->fabric);
     if (error != 0) {
         char why[200];
@@ -246,12 +260,7 @@ static int open_loop(struct sluice_loop **out, sluice_node *n, int cpu, sluice_e
     }
     srq_open(l);
     l->flushes_twice = n->traits.flushes_twice;
-    l->stats = &n->stats.page->loops[l->index];
-    loop_clear_stats(l);
-    loop_set_cpu(l, cpu);
-    atomic_store_explicit(&l->stats->drained, 0, memory_order_relaxed);
-    atomic_store_explicit(&l->stats->idle, n->options.idle, memory_order_relaxed);
-    atomic_store_explicit(&l->stats->in_use, 1, memory_order_relaxed);
+    show(l, cpu);
     atomic_fetch_add(&n->device_users, 1);
     *out = l;
     return SLUICE_OK;

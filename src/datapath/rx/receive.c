@@ -249,6 +249,35 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
         session_progress(l, s);
 }
 
+/* What a frame brings to whom it is for, now or, where order or room want it, later. False: it was refused. */
+static inline bool pass_on(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+                           const struct frame *f) {
+    if (unlikely(s->connection.handshake)) {
+        handshake_arrived(l, s, msg);
+    } else if (FRAME_CONTROLS >> f->type & 1) {
+        control(l, s, msg, f);
+    } else if (unlikely(f->type == FRAME_RTS) && !rndv_rts_arrived(l, s, msg)) {
+        return false;
+    } else if (unlikely(!s->announced || s->rx.held.head || !loop_room(l, s))) {
+        if (unlikely(!s->announced && !s->rx.held.head))
+            session_arrived(l, s);
+        hold(l, s, msg);
+        if (s->announced && !s->retry && !s->rx.held_pending)
+            event_notice(l, s, NOTICE_HELD);
+    } else {
+        enum recv_result taken = process(l, s, msg);
+        if (unlikely(taken != RECV_DONE)) {
+            hold(l, s, msg);
+            s->rx.held_pending = taken == RECV_PENDING;
+            if (taken == RECV_NO_MEMORY)
+                recv_queue_retry(l, s);
+            else if (taken == RECV_NO_ROOM)
+                event_notice(l, s, NOTICE_HELD);
+        }
+    }
+    return true;
+}
+
 void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     loop_assert_inside(l);
     struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
@@ -304,29 +333,8 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;
-    if (unlikely(s->connection.handshake)) {
-        handshake_arrived(l, s, msg);
-    } else if (FRAME_CONTROLS >> f.type & 1) {
-        control(l, s, msg, &f);
-    } else if (unlikely(f.type == FRAME_RTS) && !rndv_rts_arrived(l, s, msg)) {
-        return; /* refused */
-    } else if (unlikely(!s->announced || s->rx.held.head || !loop_room(l, s))) {
-        if (unlikely(!s->announced && !s->rx.held.head))
-            session_arrived(l, s);
-        hold(l, s, msg);
-        if (s->announced && !s->retry && !s->rx.held_pending)
-            event_notice(l, s, NOTICE_HELD);
-    } else {
-        enum recv_result taken = process(l, s, msg);
-        if (unlikely(taken != RECV_DONE)) {
-            hold(l, s, msg);
-            s->rx.held_pending = taken == RECV_PENDING;
-            if (taken == RECV_NO_MEMORY)
-                recv_queue_retry(l, s);
-            else if (taken == RECV_NO_ROOM)
-                event_notice(l, s, NOTICE_HELD);
-        }
-    }
+    if (!pass_on(l, s, msg, &f))
+        return;
     if (unlikely(s->state >= SESSION_FLUSHING))
         session_progress(l, s);
     else

@@ -162,25 +162,8 @@ static int check_init(struct soft_pd *pd, const struct ibv_qp_init_attr *attr) {
     return 0;
 }
 
-struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr) {
-    struct soft_qp *qp = NULL;
-    int err = check_init(soft_pd_of(ibpd), attr);
-    if (!err)
-        err = soft_refuse(ibpd->context, FAULT_CALL_create_qp);
-    if (err)
-        goto fail;
-    struct ibv_qp_cap cap = attr->cap, have = soft_qp_grant(&cap, attr->srq != NULL);
-    qp = aligned_alloc(64, (sizeof *qp + 63) & ~(size_t)63);
-    err = ENOMEM;
-    if (!qp)
-        goto fail;
-    memset(qp, 0, sizeof *qp);
-    CDS_INIT_LIST_HEAD(&qp->pending_rings);
-    qp->srq = attr->srq ? soft_srq_of(attr->srq) : NULL;
-    err = soft_qp_queues_alloc(qp, &have);
-    if (err)
-        goto free_queues;
-    attr->cap = soft_profile()->rounds_silently ? cap : have;
+/* What the queue pair was asked to be. Zeroed before, and its queues are there. */
+static void fill(struct soft_qp *qp, struct ibv_pd *ibpd, const struct ibv_qp_init_attr *attr) {
     qp->ibv.context = ibpd->context;
     qp->ibv.qp_context = attr->qp_context;
     qp->ibv.pd = ibpd;
@@ -202,6 +185,28 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     if (qp->iwarp) /* it is born there, whatever libibverbs writes into a new one */
         qp->state = IBV_QPS_INIT;
     qp->long_recv = qp->srq || qp->unreliable;
+}
+
+struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr) {
+    struct soft_qp *qp = NULL;
+    int err = check_init(soft_pd_of(ibpd), attr);
+    if (!err)
+        err = soft_refuse(ibpd->context, FAULT_CALL_create_qp);
+    if (err)
+        goto fail;
+    struct ibv_qp_cap cap = attr->cap, have = soft_qp_grant(&cap, attr->srq != NULL);
+    qp = aligned_alloc(64, (sizeof *qp + 63) & ~(size_t)63);
+    err = ENOMEM;
+    if (!qp)
+        goto fail;
+    memset(qp, 0, sizeof *qp);
+    CDS_INIT_LIST_HEAD(&qp->pending_rings);
+    qp->srq = attr->srq ? soft_srq_of(attr->srq) : NULL;
+    err = soft_qp_queues_alloc(qp, &have);
+    if (err)
+        goto free_queues;
+    attr->cap = soft_profile()->rounds_silently ? cap : have;
+    fill(qp, ibpd, attr);
     err = attr->qp_type == IBV_QPT_UD ? soft_ud_create(qp) : 0;
     if (err)
         goto free_queues;

@@ -152,6 +152,20 @@ static int find_peer(struct soft_qp *qp, uint32_t qpn, struct soft_peer **peer) 
     return -EINVAL;
 }
 
+/* control lock */
+static void back_to_reset(struct soft_qp *qp) {
+    if (qp->opened)
+        soft_qp_end_traffic(qp);
+    soft_qp_bell_close(qp);
+    soft_qp_leave_cqs(qp, true);
+    reset(qp);
+    soft_tcp_detach(qp);
+    soft_mw_forget(qp);                                         /* from here on none is bound */
+    (void)soft_cq_pollset_add(soft_cq_of(qp->ibv.recv_cq), qp); /* room was just freed */
+    if (qp->ibv.send_cq != qp->ibv.recv_cq)
+        (void)soft_cq_pollset_add(soft_cq_of(qp->ibv.send_cq), qp);
+}
+
 int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
@@ -174,16 +188,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (rc != 0)
         goto out;
     if (to == IBV_QPS_RESET) {
-        if (qp->opened)
-            soft_qp_end_traffic(qp);
-        soft_qp_bell_close(qp);
-        soft_qp_leave_cqs(qp, true);
-        reset(qp);
-        soft_tcp_detach(qp);
-        soft_mw_forget(qp);                                       /* from here on none is bound */
-        (void)soft_cq_pollset_add(soft_cq_of(ibqp->recv_cq), qp); /* room was just freed */
-        if (ibqp->send_cq != ibqp->recv_cq)
-            (void)soft_cq_pollset_add(soft_cq_of(ibqp->send_cq), qp);
+        back_to_reset(qp);
         goto out;
     }
     if (to == IBV_QPS_ERR) {
