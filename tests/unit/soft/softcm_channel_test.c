@@ -36,23 +36,9 @@ static uint64_t arg_of(const struct rdma_cm_event *event) {
     return arg;
 }
 
-static void set_nonblock(struct rdma_event_channel *on) {
-    assert_int_equal(fcntl(on->fd, F_SETFL, fcntl(on->fd, F_GETFL) | O_NONBLOCK), 0);
-}
-
 /* ---- fetching ------------------------------------------------------------------------------------- */
 
 #define CHANNEL_TEST(name) TEST_WITH(setup, teardown, name)
-
-CHANNEL_TEST(channel_is_close_on_exec) {
-    assert_true(fcntl(channel->fd, F_GETFD) & FD_CLOEXEC);
-}
-
-CHANNEL_TEST(empty_nonblocking_channel_gives_eagain) {
-    struct rdma_cm_event *event;
-    set_nonblock(channel);
-    assert_fails(soft_get_cm_event(channel, &event), EAGAIN);
-}
 
 CHANNEL_TEST(null_arguments_give_einval) {
     assert_fails(soft_get_cm_event(channel, NULL), EINVAL);
@@ -75,21 +61,6 @@ CHANNEL_TEST(fd_is_readable_exactly_while_events_are_queued) {
     assert_false(ct_readable(channel, 0));
     soft_ack_cm_event(event[1]); /* any order */
     soft_ack_cm_event(event[0]);
-}
-
-static void on_alarm(int number) {
-    (void)number;
-}
-
-CHANNEL_TEST(signal_interrupts_a_blocking_fetch) {
-    struct sigaction action = {.sa_handler = on_alarm}, old;
-    sigaction(SIGALRM, &action, &old); /* no SA_RESTART */
-    struct itimerval timer = {.it_value.tv_usec = 20000, .it_interval.tv_usec = 20000};
-    setitimer(ITIMER_REAL, &timer, NULL);
-    struct rdma_cm_event *event;
-    assert_fails(soft_get_cm_event(channel, &event), EINTR);
-    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
-    sigaction(SIGALRM, &old, NULL);
 }
 
 #define FETCHERS 4

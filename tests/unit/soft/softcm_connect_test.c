@@ -9,29 +9,6 @@
 
 /* ---- set-up ------------------------------------------------------------------------------------------ */
 
-CT_WITH(ct_listening, request_carries_addresses_and_context) {
-    struct ct_pair *pair = *state;
-    pair->listener->context = pair;
-    pair->active = ct_id(pair->active_channel);
-    ct_resolve(pair->active, pair->port);
-    struct rdma_conn_param param = ct_param(NULL, 0);
-    assert_int_equal(soft_connect(pair->active, &param), 0);
-    struct rdma_cm_event *event = ct_expect(pair->passive_channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-    pair->passive = event->id;
-    assert_int_equal(event->status, 0);
-    assert_ptr_equal(event->listen_id, pair->listener);
-    assert_ptr_not_equal(event->id, pair->listener);
-    assert_ptr_equal(pair->passive->context, pair);
-    assert_non_null(pair->passive->verbs);
-    assert_non_null(pair->passive->pd);
-    assert_null(pair->passive->qp);
-    assert_int_equal(pair->passive->port_num, 1);
-    assert_int_equal(soft_get_src_port(pair->passive), htons(pair->port));
-    assert_int_equal(soft_get_dst_port(pair->passive), soft_get_src_port(pair->active));
-    assert_int_equal(event->param.conn.qp_num, param.qp_num);
-    soft_ack_cm_event(event);
-}
-
 CT_WITH(ct_listening, connection_over_ipv6) {
     struct ct_pair *pair = *state;
     struct rdma_cm_id *listener = ct_id(pair->passive_channel);

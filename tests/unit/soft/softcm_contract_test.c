@@ -34,29 +34,6 @@ TEST(c03_status_may_be_a_positive_errno_or_minus_one) {
     /* -1: softcm_qp_test, a QP that cannot be moved when the reply is fetched. */
 }
 
-CT_WITH(ct_listening, c05_backlog_overflow_is_silent) {
-    struct ct_pair *pair = *state;
-    struct rdma_cm_id *small = ct_id(pair->passive_channel);
-    uint16_t port = ct_listen(small, 1);
-    pair->active = ct_connect(pair->active_channel, port);
-    assert_true(ct_readable(pair->passive_channel, SOFTCM_WAIT_MS));
-    struct rdma_event_channel *other = soft_create_event_channel();
-    struct rdma_cm_id *second = ct_connect(other, port);
-    assert_int_equal(ct_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT); /* not 8 or 28 */
-    soft_destroy_id(second);
-    soft_destroy_event_channel(other);
-    soft_destroy_id(small);
-}
-
-CT_WITH(ct_requested, c06_passive_established_needs_the_active_event_loop) {
-    struct ct_pair *pair = *state;
-    ct_pair_accept(pair);
-    /* The reply has arrived: its event is there. The passive side still knows nothing. */
-    assert_true(ct_readable(pair->active_channel, SOFTCM_WAIT_MS));
-    assert_false(ct_readable(pair->passive_channel, 0));
-    ct_confirm(pair->active, pair->passive_channel);
-}
-
 CT_WITH(ct_requested, c09_rejected_id_is_not_reusable) {
     struct ct_pair *pair = *state;
     soft_reject(pair->passive, NULL, 0);
@@ -132,23 +109,6 @@ TEST(c14_wildcard_clash_and_exact_clash_differ) {
     soft_destroy_id(any);
     soft_destroy_id(third);
     soft_destroy_event_channel(channel);
-}
-
-CT_WITH(ct_listening, c15_ud_reject_is_unreachable_2) {
-    struct ct_pair *pair = *state;
-    struct rdma_cm_id *listener = ct_ud_id(pair->passive_channel);
-    uint16_t port = ct_listen(listener, 1);
-    pair->active = ct_ud_id(pair->active_channel);
-    ct_resolve(pair->active, port);
-    assert_int_equal(soft_connect(pair->active, NULL), 0);
-    pair->passive = ct_request(pair->passive_channel);
-    assert_int_equal(soft_reject(pair->passive, "no", 2), 0);
-    struct rdma_cm_event *event = ct_expect(pair->active_channel, RDMA_CM_EVENT_UNREACHABLE);
-    assert_int_equal(event->status, 2);
-    assert_int_equal(event->param.ud.private_data_len, 136);
-    assert_memory_equal(event->param.ud.private_data, "no", 3);
-    soft_ack_cm_event(event);
-    soft_destroy_id(listener);
 }
 
 int main(void) {

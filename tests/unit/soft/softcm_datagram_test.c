@@ -3,7 +3,6 @@
  * softcm_datagram_test.c - UD: service resolution and multicast groups, the events only.
  */
 #include "support/softcm.h"
-#include "support/emulated.h"
 
 struct ends {
     struct rdma_event_channel *passive_channel, *active_channel;
@@ -29,19 +28,6 @@ static void ends_close(struct ends *ends) {
         soft_destroy_id(ends->listener);
     soft_destroy_event_channel(ends->active_channel);
     soft_destroy_event_channel(ends->passive_channel);
-}
-
-TEST(service_nobody_offers_is_unreachable_1) {
-    struct ends ends;
-    ends_open(&ends);
-    soft_destroy_id(ends.listener);
-    ends.listener = NULL;
-    assert_int_equal(soft_connect(ends.active, NULL), 0);
-    struct rdma_cm_event *event = ct_expect(ends.active_channel, RDMA_CM_EVENT_UNREACHABLE);
-    assert_int_equal(event->status, 1);
-    assert_int_equal(event->param.ud.private_data_len, 136);
-    soft_ack_cm_event(event);
-    ends_close(&ends);
 }
 
 TEST(request_nobody_answers_is_unreachable) {
@@ -90,16 +76,6 @@ TEST(join_reports_the_group) {
     ends_close(&ends); /* leaves by itself */
 }
 
-TEST(join_needs_a_datagram_id) {
-    struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = ct_id(channel);
-    struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
-    soft_bind_addr(id, (struct sockaddr *)&own);
-    assert_fails(soft_join_multicast(id, (struct sockaddr *)&group, NULL), EINVAL);
-    soft_destroy_id(id);
-    soft_destroy_event_channel(channel);
-}
-
 struct leave {
     struct rdma_cm_id *id;
     struct sockaddr_in group;
@@ -135,20 +111,6 @@ TEST(leave_waits_for_the_events_of_its_group_only) {
     assert_int_equal(ct_thread_join(&leaver), 0); /* the other group's event is still out */
     soft_ack_cm_event(of_other);
     soft_destroy_id(leave.id);
-    soft_destroy_event_channel(channel);
-}
-
-TEST(leave_discards_unfetched_events_of_its_group) {
-    skip_emulated("HAS NO PREADV2");
-    struct rdma_event_channel *channel = soft_create_event_channel();
-    struct rdma_cm_id *id = ct_ud_id(channel);
-    struct sockaddr_in own = softcm_in("127.0.0.1", 0), group = softcm_in("239.1.2.3", 0);
-    soft_bind_addr(id, (struct sockaddr *)&own);
-    soft_join_multicast(id, (struct sockaddr *)&group, NULL);
-    assert_true(ct_readable(channel, 0));
-    assert_int_equal(soft_leave_multicast(id, (struct sockaddr *)&group), 0);
-    assert_false(ct_readable(channel, 0));
-    soft_destroy_id(id);
     soft_destroy_event_channel(channel);
 }
 

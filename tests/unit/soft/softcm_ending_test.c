@@ -6,20 +6,9 @@
 #include "support/softcm.h"
 
 #include "soft/cm/device.h"
-#include "support/emulated.h"
 #include "support/rows.h"
 
 /* ---- refusal --------------------------------------------------------------------------------------------- */
-
-CT_WITH(ct_listening, bound_but_not_listening_is_rejected_8) {
-    struct ct_pair *pair = *state;
-    struct rdma_cm_id *bound = ct_id(pair->passive_channel);
-    struct sockaddr_in addr = softcm_in("127.0.0.1", 0);
-    assert_int_equal(soft_bind_addr(bound, (struct sockaddr *)&addr), 0);
-    pair->active = ct_connect(pair->active_channel, ntohs(soft_get_src_port(bound)));
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), 8);
-    soft_destroy_id(bound);
-}
 
 TEST(port_of_another_address_is_rejected_28) {
     struct ct_pair pair;
@@ -63,19 +52,6 @@ static void destroying_is_rejected_28(void **state) {
     assert_int_equal(ct_take(row->by_the_asker ? pair.passive_channel : pair.active_channel,
                              RDMA_CM_EVENT_REJECTED),
                      28);
-    ct_pair_free(&pair);
-}
-
-TEST(destroying_the_listener_rejects_unfetched_requests) {
-    skip_emulated("HAS NO PREADV2");
-    struct ct_pair pair;
-    ct_pair_listen(&pair);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_true(ct_readable(pair.passive_channel, SOFTCM_WAIT_MS));
-    soft_destroy_id(pair.listener);
-    pair.listener = NULL;
-    assert_false(ct_readable(pair.passive_channel, 0));
-    assert_int_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 28);
     ct_pair_free(&pair);
 }
 
@@ -144,27 +120,6 @@ TEST(calls_in_the_wrong_state_are_einval_and_raise_nothing) {
 }
 
 /* ---- timers ------------------------------------------------------------------------------------------------------ */
-
-CT_WITH(ct_listening, backlog_overflow_is_silent) {
-    struct ct_pair *pair = *state;
-    soft_destroy_id(pair->listener);
-    pair->listener = ct_id(pair->passive_channel);
-    pair->port = ct_listen(pair->listener, 1);
-    pair->active = ct_connect(pair->active_channel, pair->port);
-    assert_true(ct_readable(pair->passive_channel, SOFTCM_WAIT_MS));
-    struct rdma_event_channel *other = soft_create_event_channel();
-    struct rdma_cm_id *second = ct_connect(other, pair->port);
-    assert_int_equal(ct_take(other, RDMA_CM_EVENT_UNREACHABLE), -ETIMEDOUT);
-    soft_destroy_id(second);
-    /* Fetching frees the place, accepting has nothing to do with it. */
-    pair->passive = ct_request(pair->passive_channel);
-    second = ct_connect(other, pair->port);
-    struct rdma_cm_id *request = ct_request(pair->passive_channel);
-    soft_destroy_id(request);
-    assert_int_equal(ct_take(other, RDMA_CM_EVENT_REJECTED), 28);
-    soft_destroy_id(second);
-    soft_destroy_event_channel(other);
-}
 
 CT_WITH(ct_listening, dropped_request_is_asked_again) {
     struct ct_pair *pair = *state;

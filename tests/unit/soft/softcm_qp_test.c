@@ -12,13 +12,6 @@ static void create_qp(struct rdma_cm_id *id) {
     assert_int_equal(soft_cm_create_qp(id, NULL, &attr), 0);
 }
 
-static enum ibv_qp_state state_of(struct ibv_qp *qp) {
-    struct ibv_qp_attr attr;
-    struct ibv_qp_init_attr init;
-    assert_int_equal(soft_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
-    return attr.qp_state;
-}
-
 /* Both ends with a QP on the id, up to the answered request. */
 static void qp_pair_accept(struct ct_pair *pair) {
     ct_pair_resolve(pair);
@@ -42,33 +35,6 @@ static void qp_pair_free(struct ct_pair *pair) {
 }
 
 /* ---- the QP on the id ------------------------------------------------------------------------------ */
-
-CT_WITH(ct_resolved, pd_of_another_context_is_einval) {
-    struct ct_pair *pair = *state;
-    struct ibv_context *context = soft_open_device(pair->active->verbs->device);
-    struct ibv_pd *pd = soft_alloc_pd(context);
-    struct ibv_qp_init_attr attr = {.qp_type = IBV_QPT_RC,
-                                    .cap = {.max_send_wr = 1, .max_recv_wr = 1}};
-    assert_fails(soft_cm_create_qp(pair->active, pd, &attr), EINVAL);
-    soft_dealloc_pd(pd);
-    soft_close_device(context);
-}
-
-TEST(connection_moves_both_qps) {
-    struct ct_pair pair;
-    qp_pair_accept(&pair);
-    assert_int_equal(state_of(pair.passive->qp), IBV_QPS_RTS); /* before the reply was sent */
-    assert_true(ct_readable(pair.active_channel, SOFTCM_WAIT_MS));
-    assert_int_equal(state_of(pair.active->qp), IBV_QPS_INIT); /* until the event is fetched */
-    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_ESTABLISHED);
-    assert_int_equal(event->param.conn.private_data_len, 196);
-    assert_int_equal(event->param.conn.qp_num, pair.passive->qp->qp_num);
-    soft_ack_cm_event(event);
-    assert_int_equal(state_of(pair.active->qp), IBV_QPS_RTS);
-    assert_int_equal(ct_take(pair.passive_channel, RDMA_CM_EVENT_ESTABLISHED), 0);
-    assert_fails(soft_establish(pair.active), EINVAL); /* it has a QP */
-    qp_pair_free(&pair);
-}
 
 TEST(connected_qps_point_at_each_other) {
     struct ct_pair pair;

@@ -12,16 +12,6 @@ TEST(negative_status_becomes_errno) {
     soft_destroy_id(id);
 }
 
-TEST(positive_status_becomes_errno_as_it_is) {
-    struct rdma_cm_id *id;
-    struct sockaddr_in dst = softcm_in("127.0.0.1", 1);
-    assert_int_equal(soft_create_id(NULL, &id, NULL, RDMA_PS_UDP), 0);
-    assert_int_equal(soft_resolve_addr(id, NULL, (struct sockaddr *)&dst, 1000), 0);
-    assert_int_equal(soft_resolve_route(id, 1000), 0);
-    assert_fails(soft_connect(id, NULL), 1); /* SIDR "unsupported" looks like EPERM */
-    soft_destroy_id(id);
-}
-
 TEST(get_request_errors) {
     struct ct_pair pair;
     struct rdma_cm_id *id;

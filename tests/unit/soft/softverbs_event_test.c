@@ -101,14 +101,6 @@ WITH(open_default, where_programs_expect_a_nic_it_fires_once) {
     assert_false(again);
 }
 
-WITH(open_default, an_error_completion_counts_as_solicited) {
-    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
-    assert_int_equal(ibv_req_notify_cq(b.rcq, 1), 0);
-    assert_int_equal(sv_to(&b, IBV_QPS_ERR), 0);
-    expect_event(&b, b.rcq);
-    assert_int_equal(sv_poll(b.rcq).status, IBV_WC_WR_FLUSH_ERR);
-}
-
 /* ---- destruction ------------------------------------------------------------------------------- */
 
 static void *destroy_cq(void *cq) {

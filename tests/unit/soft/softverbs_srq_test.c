@@ -160,22 +160,6 @@ TEST(a_long_message_keeps_its_receive) {
     free(plain);
 }
 
-WITH(opened, limit_fires_once_and_reads_zero) {
-    struct loop_srq *s = *state;
-    for (unsigned i = 0; i < 4; i++)
-        must(post(s, i, 0, 64) == 0);
-    struct ibv_srq_attr attr = {.srq_limit = 3};
-    must(soft_modify_srq(s->srq, &attr, IBV_SRQ_LIMIT) == 0);
-    must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 3 && attr.max_wr == WRS);
-    must(sv_send(&s->from[0], 1, 0, 8, 0) == 0); /* 3 remain: not fewer than the limit */
-    must(sv_poll(s->hub.rcq).status == IBV_WC_SUCCESS);
-    must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 3);
-    must(sv_send(&s->from[1], 1, 0, 8, 0) == 0);
-    must(sv_poll(s->hub.rcq).status == IBV_WC_SUCCESS);
-    sv_async(s->hub.ctx, IBV_EVENT_SRQ_LIMIT_REACHED, s->srq);
-    must(soft_query_srq(s->srq, &attr) == 0 && attr.srq_limit == 0);
-}
-
 WITH(opened, error_state_leaves_the_receives_to_the_others) {
     struct loop_srq *s = *state;
     must(post(s, 5, 0, 64) == 0);
