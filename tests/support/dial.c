@@ -101,6 +101,13 @@ void dialer_open(struct pair *p, const sluice_node_options *node, const sluice_l
     pair_listen(p, link);
 }
 
+int dialer_opened(void **state) {
+    static struct pair of_test;
+    *state = &of_test;
+    dialer_open(*state, PAIR_NODE(), PAIR_LINK());
+    return 0;
+}
+
 void dialer_script(const char *const *script) {
     for (dialer.scripted = 0; script[dialer.scripted]; dialer.scripted++)
         dialer.script[dialer.scripted] = script[dialer.scripted];

@@ -55,6 +55,8 @@ void dialer_plan(const char *fault);
 
 /* Opens the pair, with the dialer's environment and device. */
 void dialer_open(struct pair *p, const sluice_node_options *node, const sluice_link_options *link);
+/* The set-up of PAIR_WITH that does so. */
+int dialer_opened(void **state);
 /* Ends with NULL; dialer.always is for what comes behind. */
 void dialer_script(const char *const *script);
 /* What every name stands for from now on; ends with NULL. */
