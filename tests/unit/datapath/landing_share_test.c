@@ -149,7 +149,8 @@ PAIR_WITH(opened, who_trickles_goes_when_others_wait) {
     for (unsigned i = 0; i < 300 && event.type != SLUICE_MESSAGE; i++) {
         for (unsigned k = 0; k < 2 && i % 30 == 0; k++) {
             p->b = slow[k];
-            if (pair_session(&p->b) && pair_session(&p->b)->connection.tx.credits > 0)
+            const struct session *s = pair_session(&p->b);
+            if (s && s->state == SESSION_UP && s->connection.tx.credits > 0)
                 fragment(p, 0);
         }
         p->b = fast;
