@@ -262,7 +262,11 @@ static bool withstands(unsigned i) {
     (void)victim_take();
     begin(&stranger, i);
     victim_go_on(ROUNDS);
-    while (atomic_load(&turns) < attacks[i].turns || atomic_load(&accepted) < attacks[i].accepted) {
+    for (unsigned seen = 0, now; (now = atomic_load(&turns)) < attacks[i].turns ||
+                                 atomic_load(&accepted) < attacks[i].accepted;
+         seen = now) {
+        if (now != seen)
+            until = sluice_now() + LIMIT_NS; /* of a turn */
         must(sluice_now() < until);
         sched_yield();
     }

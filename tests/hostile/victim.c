@@ -30,6 +30,7 @@ static struct {
     sluice_region *region;
     sluice_token token;
     struct honest pair;
+    uint64_t quiet_ns; /* a set-up takes while nobody attacks */
     _Atomic unsigned need;
     _Atomic uint64_t hostile_id; /* of the last hostile session that came up */
 } victim;
@@ -242,7 +243,7 @@ void victim_open(void) {
     while (atomic_load(&victim_seen.closed) == 0)
         sched_yield();
     victim_go_on(256);
-    (void)victim_measure(false);
+    victim.quiet_ns = victim_measure(false).set_up_ns;
     honest_stop();
 }
 
@@ -286,8 +287,10 @@ bool victim_untouched(uint8_t fill) {
 /* ---- measuring ------------------------------------------------------------------------------------ */
 
 void victim_go_on(unsigned rounds) {
-    uint64_t goal = honest_rounds() + rounds, until = sluice_now() + LIMIT_NS;
-    while (honest_rounds() < goal) {
+    uint64_t seen = honest_rounds(), goal = seen + rounds, until = sluice_now() + LIMIT_NS;
+    for (uint64_t now; (now = honest_rounds()) < goal; seen = now) {
+        if (now != seen)
+            until = sluice_now() + LIMIT_NS; /* of a round */
         must(sluice_now() < until);
         sched_yield();
     }
@@ -353,9 +356,19 @@ struct victim_worst victim_measure(bool slowest) {
     return worst;
 }
 
+/*
+ * What is promised by the clock, or, on a machine whose system calls are slow, by what it takes to let in as many strangers
+ * as a listener has at a time whose requests are not whole (docs/security.md).
+ */
+static uint64_t bound_ns(void) {
+    uint64_t strangers = 64 * victim.quiet_ns;
+    return strangers > VICTIM_BOUND_NS ? strangers : VICTIM_BOUND_NS;
+}
+
 bool victim_withstood(const struct victim_worst *worst) {
-    return worst->own_ns < VICTIM_BOUND_NS && worst->wall_ns < VICTIM_BOUND_NS &&
-           worst->set_up_ns < VICTIM_BOUND_NS && worst->memory_ns < VICTIM_BOUND_NS;
+    uint64_t bound = bound_ns();
+    return worst->own_ns < bound && worst->wall_ns < bound && worst->set_up_ns < bound &&
+           worst->memory_ns < bound;
 }
 
 static void raise_to(uint64_t *all, uint64_t one) {
@@ -370,6 +383,10 @@ void victim_worse(struct victim_worst *all, const struct victim_worst *one) {
 }
 
 void victim_tell(const char *what, unsigned uid, const struct victim_worst *worst) {
+    if (bound_ns() > VICTIM_BOUND_NS)
+        print_message("    a set-up takes %llu us here while nobody attacks: bound %llu us\n",
+                      (unsigned long long)victim.quiet_ns / 1000,
+                      (unsigned long long)bound_ns() / 1000);
     print_message(
         "    uid %u, %s: round trip %llu us (own time %llu), set-up %llu us, region %llu us\n", uid,
         what, (unsigned long long)worst->wall_ns / 1000, (unsigned long long)worst->own_ns / 1000,

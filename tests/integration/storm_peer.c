@@ -28,9 +28,9 @@ static struct {
 
 static void dial(uintptr_t i) {
     storm.dials[i].up = false;
-    storm.dials[i].session =
-        side_dial(&storm.side, storm.port,
-                  &(sluice_link_options){.arg = (void *)i, .credits = 4, .timeout_ns = LIMIT_NS});
+    storm.dials[i].session = side_dial(
+        &storm.side, storm.port,
+        &(sluice_link_options){.arg = (void *)i, .credits = 4, .timeout_ns = 10 * LIMIT_NS});
     storm.open++;
 }
 
@@ -70,12 +70,14 @@ static void take(const struct note *note) {
     }
 }
 
-static void turn(void) {
+/* False: for a minute there was no event. */
+static bool turn(void) {
     struct note note;
-    if (side_next(&storm.side, &note, 1000 * MS)) {
-        take(&note);
-        note_free(&note);
-    }
+    if (!side_next(&storm.side, &note, LIMIT_NS))
+        return false;
+    take(&note);
+    note_free(&note);
+    return true;
 }
 
 int main(int argc, char **argv) {
@@ -89,13 +91,10 @@ int main(int argc, char **argv) {
     fflush(stdout);
     char line[16];
     must(fgets(line, sizeof line, stdin));
-    uint64_t until = sluice_now() + LIMIT_NS;
     for (uintptr_t i = 0; i < storm.count; i++)
         dial(i);
-    while (storm.messages < storm.count) {
-        must(sluice_now() < until);
-        turn();
-    }
+    while (storm.messages < storm.count)
+        must(turn());
     printf("done messages=%u refused=%u lost=%u %s\n", storm.messages, storm.refused, storm.lost,
            storm.why);
     fflush(stdout);
@@ -103,10 +102,8 @@ int main(int argc, char **argv) {
     storm.ending = true;
     for (unsigned i = 0; i < storm.count; i++)
         sluice_hangup(storm.dials[i].session, 1000 * MS);
-    while (storm.open > 0) {
-        must(sluice_now() < until + LIMIT_NS);
-        turn();
-    }
+    while (storm.open > 0)
+        must(turn());
     side_close(&storm.side, 0);
     puts("gone");
     return 0;
