@@ -82,6 +82,15 @@ _Static_assert((int)SLUICE_SOFT_NET_DEFAULT == (int)SOFT_CM_NET_DEFAULT &&
                    (int)SLUICE_SOFT_NET_REQUIRE == (int)SOFT_CM_NET_REQUIRE,
                "the device takes what a node's options say");
 
+/* A session takes completions of sends and messages in any order. */
+static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
+                                struct ibv_comp_channel *channel, int comp_vector) {
+    struct ibv_cq *cq = soft_create_cq(ctx, cqe, cq_context, channel, comp_vector);
+    if (cq)
+        soft_cq_any_order(cq);
+    return cq;
+}
+
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
@@ -103,7 +112,7 @@ const struct fabric_ops fabric_soft = {
     .dereg_mr = soft_dereg_mr,
     .create_comp_channel = soft_create_comp_channel,
     .destroy_comp_channel = soft_destroy_comp_channel,
-    .create_cq = soft_create_cq,
+    .create_cq = create_cq,
     .destroy_cq = soft_destroy_cq,
     .get_cq_event = soft_get_cq_event,
     .ack_cq_events = soft_ack_cq_events,

@@ -41,6 +41,11 @@ struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx);
 int soft_destroy_comp_channel(struct ibv_comp_channel *channel);
 struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                               struct ibv_comp_channel *channel, int comp_vector);
+/*
+ * Ours alone: of this CQ's queue pairs, which are made later, a receive may be seen before the completion of the send that
+ * it answers, in the same CQ or another (rc/order.h).
+ */
+void soft_cq_any_order(struct ibv_cq *cq);
 int soft_destroy_cq(struct ibv_cq *cq);
 int soft_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
 void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n);

@@ -82,6 +82,7 @@ static const struct facts soft_roce = {
     .dereg_under_window = EINVAL,
     .comm_est_event = false,
     .flush_is_solicited = true,
+    .orders_queue_pairs = true,
     .bind_refused = IBV_WC_MW_BIND_ERR,
     .passive_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 };
@@ -190,6 +191,7 @@ static const struct facts soft = {
     .dereg_under_window = EBUSY,
     .comm_est_event = false,
     .flush_is_solicited = true,
+    .orders_queue_pairs = true,
     .bind_refused = IBV_WC_MW_BIND_ERR,
     .passive_access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
 };
@@ -197,6 +199,7 @@ static const struct facts soft = {
 /* SLUICE_SOFT_NET=require: what MPA does not carry, and TCP cannot tell. */
 static void go_over_tcp(struct facts *f) {
     f->tells_parameters = f->tells_refusals = f->disconnects_one = false;
+    f->orders_queue_pairs = false; /* each has a connection of its own */
     f->reject_of_dead_client = 28; /* a stream ends, and does not say why */
 }
 

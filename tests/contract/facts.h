@@ -131,6 +131,8 @@ struct facts {
     bool reset_counts_sends;
     /* Does a flush count as solicited, so that a CQ armed for those alone tells of it? */
     bool flush_is_solicited;
+    /* Is what the peer's device took by one queue pair complete before what its program sends then by another? */
+    bool orders_queue_pairs;
     /* What a window gets that is bound to a region which does not allow it. */
     enum ibv_wc_status bind_refused;
     /* The access flags that rdma_init_qp_attr gives a listener's QP for INIT. */

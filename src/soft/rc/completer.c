@@ -59,7 +59,8 @@ void soft_qp_fail(struct soft_qp *qp) {
         soft_rkey_fence_begin(qp);
     qp->state = qp->ibv.state = IBV_QPS_ERR;
     qp->rq_flush_end = qp->rq.tail;
-    qp->plain_rx = qp->plain_tx = false;
+    qp->plain_rx = SOFT_NOT_PLAIN;
+    qp->plain_tx = false;
     qp->sq_broken = false;
     qp->answer_head = qp->answer_tail;
     qp->waiting = 0;

@@ -81,8 +81,9 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     }
     bool up = qp->state == IBV_QPS_RTS;
     st(qp->backlog, up && qp->sq_next != qp->sq_tail);
-    qp->plain_rx = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken &&
-                   qp->rx_inside.seen == 0;
+    bool plain = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken &&
+                 qp->rx_inside.seen == 0;
+    qp->plain_rx = !plain ? SOFT_NOT_PLAIN : qp->ordered ? SOFT_PLAIN_IN_ORDER : SOFT_PLAIN;
     assert_kept(qp);
     qp->plain_tx =
         up && ld(qp->tx) && !qp->sq_broken && !qp->peer_gone && !qp->unreliable && !qp->iwarp;

@@ -18,6 +18,7 @@
 #include "soft/rc/arrived_head.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/described.h"
+#include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma_target.h"
@@ -145,6 +146,8 @@ static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct
         wc.wc_flags = 0;
     qp->rx_offset = 0;
     receive_done(qp);
+    if (__builtin_expect(qp->ordered, 0))
+        soft_order_tell(qp);
     emit(sink, qp->ibv.recv_cq, &wc, (h->flags & SOFT_F_SOLICITED) != 0);
 }
 
@@ -333,6 +336,8 @@ static bool take_segment(struct soft_qp *qp, struct sink *sink, struct soft_ring
         refuse(qp, sink, NULL, IBV_WC_SUCCESS, SOFT_NAK_INVALID_REQUEST);
         return false;
     }
+    if (__builtin_expect(qp->ordered, 0) && !soft_order_own_first(qp, sink))
+        return false;
     if (__builtin_expect(qp->rx_drop, 0)) {
         qp->rx_drop = qp->rx_partial;
         if (qp->rx_drop)
@@ -378,8 +383,13 @@ void soft_responder(struct soft_qp *qp, struct sink *sink) {
     }
     if (!ring || (qp->state != IBV_QPS_RTR && qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_SQD))
         return;
+    uint32_t until = 0;
+    if (__builtin_expect(qp->ordered, 0))
+        until = soft_order_until(qp, sink);
     /* Bounded: a sender that never stops must not keep the lock from our own posts. */
     for (unsigned n = 0; n < 4 * SOFT_RING_SLOTS && !ld(qp->rx_stalled) && arrived(qp, ring); n++) {
+        if (__builtin_expect(qp->ordered, 0) && (int32_t)(until - ld(qp->rx_pos)) <= 0)
+            break;
         if (sink->cq == soft_cq_of(qp->ibv.recv_cq) && sink->n == sink->ne)
             break;
         if (!take_segment(qp, sink, ring))

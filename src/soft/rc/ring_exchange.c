@@ -182,7 +182,8 @@ void soft_ring_exchange_close(struct soft_qp *qp) {
     }
     spin_lock(&qp->lock);
     struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
-    qp->plain_rx = qp->plain_tx = false;
+    qp->plain_rx = SOFT_NOT_PLAIN;
+    qp->plain_tx = false;
     rkey_cache_clear(qp);
     st(qp->rx, NULL);
     st(qp->tx, NULL);

@@ -68,6 +68,10 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     return &cq->ibv;
 }
 
+void soft_cq_any_order(struct ibv_cq *cq) {
+    soft_cq_of(cq)->any_order = true;
+}
+
 uint32_t soft_armed_count(uint32_t armed) {
     return armed & SOFT_ARMED_WITH_BELLS ? 1 + SOFT_ARMED_BELLS : 1;
 }

@@ -55,6 +55,7 @@ struct soft_cq {
     uint32_t shm_index;
     soft_spin poll_lock;
     _Atomic uint32_t armed;     /* 0: it is not; SOFT_ARMED_ANY ... */
+    bool any_order;             /* constant: completions need not be in the order of rc/order.h */
     _Atomic bool dead;          /* overrun: nothing goes in any more, its QPs go to ERR */
     struct soft_polled *polled; /* QPs that complete here; under poll_lock */
     unsigned look_next;         /* of many: where the next poll begins to look at them as a whole */

@@ -5,9 +5,13 @@
 #ifndef SOFT_VERBS_CQ_POLLSET_H
 #define SOFT_VERBS_CQ_POLLSET_H
 
+struct soft_cq;
 struct soft_qp;
 
 /* Any thread. A send was posted to a cold QP, or something came for it: every poll looks at it again. */
 void soft_cq_pollset_warm(struct soft_qp *qp);
+
+/* Those that began to be used since the last poll. The poll lock is held. */
+void soft_cq_pollset_take_warm(struct soft_cq *cq);
 
 #endif

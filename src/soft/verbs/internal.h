@@ -37,7 +37,6 @@ void soft_post_recorded(struct soft_qp *qp);
 /* ---- cq_pollset.c ---------------------------------------------------------------------------- */
 
 /* poll_lock held */
-void soft_cq_pollset_take_warm(struct soft_cq *cq);
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);
 void soft_cq_pollset_cool(struct soft_cq *cq);
 void soft_cq_pollset_listen(struct soft_cq *cq); /* there are more than SOFT_MANY */

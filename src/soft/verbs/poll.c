@@ -23,14 +23,17 @@
 #include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_heat.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/cq_arrivals.h"
+#include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mr.h"
+#include "soft/verbs/poll_in_order.h"
 #include "soft/verbs/poll_many.h"
 #include "soft/verbs/post_recv.h"
 #include "soft/verbs/qp.h"
@@ -120,6 +123,11 @@ static __attribute__((noinline)) int retire_short(struct soft_qp *qp, struct sof
 
 static __attribute__((noinline)) int serve_long(struct soft_qp *qp, struct soft_cq *cq,
                                                 struct ibv_wc *wc, int n, int ne) {
+    if (qp->plain_rx == SOFT_PLAIN_IN_ORDER && soft_cq_of(qp->own_recv_cq) == cq) {
+        n += soft_serve_in_order(qp, cq, wc + n, ne - n);
+        if (n > 0 && !ld(qp->attention) && !ld(qp->backlog))
+            return n;
+    }
     if (__builtin_expect(qp->srq_busy, 0)) { /* the long way would wait for it */
         qp->srq_busy = false;
         return n;
@@ -130,7 +138,7 @@ static __attribute__((noinline)) int serve_long(struct soft_qp *qp, struct soft_
 }
 
 static inline bool short_way(const struct soft_qp *qp, const struct soft_cq *cq) {
-    return qp->plain_rx && soft_cq_of(qp->own_recv_cq) == cq && !ld(cq->dead) &&
+    return qp->plain_rx == SOFT_PLAIN && soft_cq_of(qp->own_recv_cq) == cq && !ld(cq->dead) &&
            !soft_fault_active();
 }
 
@@ -170,18 +178,14 @@ static inline __attribute__((always_inline)) void fetch_answer(const struct soft
     slot_fetch_to_write((const uint8_t *)&qp->sq[qp->sq_tail & qp->sq_mask]);
 }
 
-static inline __attribute__((always_inline)) int serve_one_of(struct soft_qp *qp,
-                                                              struct soft_cq *cq, struct ibv_wc *wc,
-                                                              int ne, const bool many,
-                                                              const bool only) {
-    st(qp->used_lately, true);
-    /* A poller that finds the lock taken does not wait, as it polls again; so the engine can get the lock. */
-    if (__builtin_expect(!spin_try(&qp->lock), 0))
-        return 0;
+/* qp->lock held, and given back. */
+static inline __attribute__((always_inline)) int serve_held(struct soft_qp *qp, struct soft_cq *cq,
+                                                            struct ibv_wc *wc, int ne,
+                                                            const bool many, const bool only) {
     /* Older completions of this QP may wait in the CQ's ring, and have to be taken first. */
     if (__builtin_expect(atomic_load_explicit(&cq->ring_count, memory_order_acquire) != 0, 0)) {
         spin_unlock(&qp->lock);
-        return 0;
+        return soft_take_from_ring(qp, cq, wc, ne);
     }
     soft_tsan_observe(qp->ibv.qp_num);
     uint32_t pos = ld(qp->rx_pos);
@@ -193,6 +197,25 @@ static inline __attribute__((always_inline)) int serve_one_of(struct soft_qp *qp
         fetch_answer(qp);
     spin_unlock(&qp->lock);
     return n;
+}
+
+/*
+ * Another thread has the lock. A poller does not wait for it, as it polls again; so the engine can get the lock. But one
+ * that is promised an order finds in one poll what its program knows to be complete.
+ */
+static __attribute__((noinline)) int serve_taken(struct soft_qp *qp, struct soft_cq *cq,
+                                                 struct ibv_wc *wc, int ne) {
+    return soft_order_waits(qp) ? serve_held(qp, cq, wc, ne, false, false) : 0;
+}
+
+static inline __attribute__((always_inline)) int serve_one_of(struct soft_qp *qp,
+                                                              struct soft_cq *cq, struct ibv_wc *wc,
+                                                              int ne, const bool many,
+                                                              const bool only) {
+    st(qp->used_lately, true);
+    if (__builtin_expect(!spin_try(&qp->lock), 0))
+        return serve_taken(qp, cq, wc, ne);
+    return serve_held(qp, cq, wc, ne, many, only);
 }
 
 static inline int serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {

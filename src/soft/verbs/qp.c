@@ -23,6 +23,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/order.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
@@ -185,6 +186,7 @@ static void fill(struct soft_qp *qp, struct ibv_pd *ibpd, const struct ibv_qp_in
     if (qp->iwarp) /* it is born there, whatever libibverbs writes into a new one */
         qp->state = IBV_QPS_INIT;
     qp->long_recv = qp->srq || qp->unreliable;
+    qp->ordered = !soft_cq_of(attr->recv_cq)->any_order;
 }
 
 struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr) {
@@ -232,6 +234,8 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     atomic_fetch_add(&soft_pd_of(ibpd)->users, 1);
     if (qp->srq)
         atomic_fetch_add(&qp->srq->users, 1);
+    if (qp->ordered)
+        soft_order_join(qp);
     return &qp->ibv;
 remove_recv:
     soft_cq_pollset_remove(soft_cq_of(attr->recv_cq), qp, false);
@@ -294,6 +298,8 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     }
     soft_ud_hand_over(qp);
     soft_qp_end_traffic(qp);
+    if (qp->ordered)
+        soft_order_leave(qp);
     number_return(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);

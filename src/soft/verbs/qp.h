@@ -130,7 +130,8 @@ struct soft_qp {
      * Receiving and sending have no special case pending: the short ways are open.
      * Closed by the thread that changes that (qp->lock), opened again by the next progress of the long way.
      */
-    bool plain_rx, plain_tx;
+    uint8_t plain_rx; /* SOFT_PLAIN ... */
+    bool plain_tx;
     bool srq_taken;  /* srq_rqe is */
     bool sq_sig_all; /* constant */
     bool fence_free; /* of the peer, see requester.h */
@@ -188,6 +189,7 @@ struct soft_qp {
     int bell_in, bell_out; /* rc/qp_bell.h: its own, and the peer's: the descriptor and 1; or 0 */
     bool bell_misused;     /* the peer put a descriptor into it: heard no more */
     bool kick_wanted;      /* ring the peer whatever its armed word says */
+    bool held_back;        /* ordered: a message waits for what is to be completed before it */
     bool one_sided_ring;   /* there is one that may not have been executed */
     uint32_t remote_pd;
 
@@ -233,10 +235,16 @@ struct soft_qp {
     struct soft_tcp *tcp;    /* over a socket, not over rings: iwarp/qp_tcp.h; NULL: it is not */
     bool elsewhere;          /* UD, or over a socket: what comes does not come through its ring */
     _Atomic bool has_socket; /* for readers without a lock */
-    bool early;              /* a send is complete when it was handed over, or dropped */
+    bool ordered; /* constant: what a message acknowledges is complete before it; rc/order.h */
+    bool early;   /* a send is complete when it was handed over, or dropped */
+
+    struct cds_list_head order_link; /* rc/order.c */
 
     struct soft_batch *batch; /* an extended one's; qp_ex.c */
 };
+
+/* plain_rx: closed; open; open to pollers that keep the order (rc/order.h). */
+enum { SOFT_NOT_PLAIN, SOFT_PLAIN, SOFT_PLAIN_IN_ORDER };
 
 #define SOFT_QP_LINE(member) (offsetof(struct soft_qp, member) / 64)
 _Static_assert(SOFT_QP_LINE(fence_free) == SOFT_QP_LINE(rx), "the pollers' line");

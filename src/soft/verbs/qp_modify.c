@@ -117,7 +117,8 @@ static void reset(struct soft_qp *qp) {
     qp->srq_received = 0;
     memset(&qp->attr, 0, sizeof qp->attr);
     qp->state = qp->ibv.state = IBV_QPS_RESET;
-    qp->plain_rx = qp->plain_tx = false;
+    qp->plain_rx = SOFT_NOT_PLAIN;
+    qp->plain_tx = false;
     spin_unlock(&qp->lock);
     soft_ring_exchange_close(qp);
 }
@@ -221,7 +222,8 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     } else if (qp->state == from) { /* it may have failed meanwhile */
         soft_ud_starts(qp, to);
         qp->state = qp->ibv.state = to;
-        qp->plain_rx = qp->plain_tx = false; /* until the progress below */
+        qp->plain_rx = SOFT_NOT_PLAIN; /* until the progress below */
+        qp->plain_tx = false;
         if (ld(qp->rx))
             link_show(qp);
         soft_qp_attend(qp);
