@@ -162,9 +162,9 @@ static void terminated(void *owner, const struct iwarp_terminate *t) {
     tell_bytes(owner, t->header, t->header_bytes);
 }
 
-static const struct iwarp_rx_ops ops = {take,         receive, invalidate,  deliver,
-                                        write_to,     reading, response,    read_done,
-                                        read_request, atomic,  atomic_done, terminated};
+static const struct iwarp_rx_ops ops = {take,        receive,    invalidate, deliver,      write_to,
+                                        reading,     response,   read_done,  read_request, atomic,
+                                        atomic_done, terminated, NULL};
 
 static void open_owner(struct owner *o, unsigned how, unsigned receives) {
     memset(o, 0, sizeof *o);

@@ -141,9 +141,9 @@ static void terminated(void *owner, const struct iwarp_terminate *terminate) {
         terminate->header_bytes);
 }
 
-static const struct iwarp_rx_ops ops = {take,         receive, invalidate,  deliver,
-                                        write_to,     reading, response,    read_done,
-                                        read_request, atomic,  atomic_done, terminated};
+static const struct iwarp_rx_ops ops = {take,        receive,    invalidate, deliver,      write_to,
+                                        reading,     response,   read_done,  read_request, atomic,
+                                        atomic_done, terminated, NULL};
 
 struct iwarp_end *iwarp_end(unsigned receives, bool crc, bool extended) {
     struct iwarp_end *end = calloc(1, sizeof *end);

@@ -111,6 +111,29 @@ void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end) {
         soft_tcp_acked(qp, end);
 }
 
+/* ---- what the peer has taken ----------------------------------------------------------------------------------- */
+
+static bool is_numbered(const struct soft_wqe *wqe);
+
+/* The number of the first message that is not wholly in frames. */
+static uint32_t unframed(struct soft_qp *qp) {
+    const struct soft_tcp *tcp = qp->tcp;
+    bool begun = tcp->sending == SOFT_TCP_REQUEST && qp->sq_next != qp->sq_tail;
+    return tcp->tx.msn[IWARP_QUEUE_SEND] - (begun && is_numbered(wqe_at(qp, qp->sq_next)));
+}
+
+void soft_tcp_told(struct soft_qp *qp, uint32_t msn) {
+    uint32_t number = unframed(qp);
+    for (uint32_t at = qp->sq_next; at != qp->sq_head; at--) {
+        const struct soft_wqe *wqe = wqe_at(qp, at - 1);
+        if (!is_numbered(wqe) || (int32_t)(msn - --number) <= 0)
+            continue;
+        if (soft_tcp_was_sent(qp->tcp, wqe->end))
+            soft_tcp_acked(qp, wqe->end);
+        return;
+    }
+}
+
 /* ---- a refusal ----------------------------------------------------------------------------------------------- */
 
 static bool is_write(const struct soft_wqe *wqe) {
@@ -203,7 +226,8 @@ bool soft_tcp_holds_acks(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
     if (!tcp->acks || tcp->ack_held || tcp->by_engine || tcp->answer_at == qp->answer_tail ||
         qp->sq_next != qp->sq_tail || tcp->tx.open || tcp->tx.sent != tcp->tx.framed ||
-        tcp->rtr != IWARP_RTR_NONE || (may_ask(qp) && is_due(qp, asked_to(qp))))
+        (tcp->rtr != IWARP_RTR_NONE && tcp->rtr != SOFT_TCP_TELL) ||
+        (may_ask(qp) && is_due(qp, asked_to(qp))))
         return false;
     for (uint32_t at = tcp->answer_at; at != qp->answer_tail; at++)
         if (qp->answer[at % SOFT_RD_ATOMIC].left > 0 || tcp->asked_atomic[at % SOFT_RD_ATOMIC])

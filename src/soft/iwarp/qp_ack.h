@@ -12,6 +12,10 @@
  * of Linux 7.2 answers an empty READ with the memory that it sent before, or ends the connection as the key of that
  * memory is gone (siw_activate_tx() leaves the old piece, siw_qp_sq_proc_tx() sends one).
  *
+ * Where the order of rc/order.h is kept, that answer may come too late: the program may have taken the request and
+ * answered it before its device has read what asks. So before a request the peer is told, in the key and the offset of an
+ * empty WRITE, which nobody else looks at, how many of its messages were taken.
+ *
  * Owner: the QP's lock.
  */
 #ifndef SOFT_IWARP_QP_ACK_H
@@ -68,6 +72,11 @@ static inline bool soft_tcp_was_sent(const struct soft_tcp *tcp, uint32_t end) {
 /* The answer that acknowledges came; the answer to the READ or atomic that ends at that position came. */
 void soft_tcp_ack_came(struct soft_qp *qp);
 void soft_tcp_answer_came(struct soft_qp *qp, uint32_t end);
+
+/* An empty WRITE of this key tells in its offset the number of the first message that was not taken. */
+#define SOFT_TCP_TOLD 0x746f6c64u
+/* The peer has told that; it is believed only of what was sent. */
+void soft_tcp_told(struct soft_qp *qp, uint32_t msn);
 
 /* The peer ended the stream with this Terminate, which names the segment that it refuses. */
 void soft_tcp_ack_refused(struct soft_qp *qp, const struct iwarp_terminate *terminate);

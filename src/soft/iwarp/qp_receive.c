@@ -22,6 +22,7 @@
 #include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_transmit.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma.h"
@@ -313,20 +314,42 @@ static void terminated(void *owner, const struct iwarp_terminate *terminate) {
     soft_tcp_ack_refused(qp, terminate);
 }
 
-const struct iwarp_rx_ops soft_tcp_rx_ops = {
-    .take = take,
-    .receive = receive,
-    .invalidate = invalidate,
-    .deliver = deliver,
-    .write = write_to,
-    .reading = reading,
-    .response = response,
-    .read_done = read_done,
-    .read = read_from,
-    .atomic = atomic,
-    .atomic_done = atomic_done,
-    .terminated = terminated,
-};
+/* ---- in order (rc/order.h) --------------------------------------------------------------------------------- */
+
+static bool take_in_order(void *owner) {
+    struct soft_qp *qp = owner;
+    if (qp->sq_head != qp->sq_next && !soft_order_own_first(qp, qp->tcp->sink)) {
+        qp->tcp->full = true;
+        return false;
+    }
+    return take(owner);
+}
+
+static void deliver_in_order(void *owner, const struct iwarp_message *message) {
+    struct soft_qp *qp = owner;
+    deliver(owner, message);
+    if (qp->tcp->acks && qp->tcp->rtr == IWARP_RTR_NONE)
+        qp->tcp->rtr = SOFT_TCP_TELL;
+}
+
+static bool empty(void *owner, uint32_t stag, uint64_t offset) {
+    struct soft_qp *qp = owner;
+    bool told = stag == SOFT_TCP_TOLD && qp->tcp->acks;
+    if (told)
+        soft_tcp_told(qp, (uint32_t)offset);
+    return told;
+}
+
+#define RX_OPS(take_with, deliver_with)                                                            \
+    {                                                                                              \
+        .take = (take_with), .receive = receive, .invalidate = invalidate,                         \
+        .deliver = (deliver_with), .write = write_to, .reading = reading, .response = response,    \
+        .read_done = read_done, .read = read_from, .atomic = atomic, .atomic_done = atomic_done,   \
+        .terminated = terminated, .empty = empty                                                   \
+    }
+
+const struct iwarp_rx_ops soft_tcp_rx_ops = RX_OPS(take, deliver);
+const struct iwarp_rx_ops soft_tcp_rx_ops_in_order = RX_OPS(take_in_order, deliver_in_order);
 
 /* ---- a turn ---------------------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 
 struct soft_qp;
 
-extern const struct iwarp_rx_ops soft_tcp_rx_ops; /* owner: the QP */
+extern const struct iwarp_rx_ops soft_tcp_rx_ops, soft_tcp_rx_ops_in_order; /* owner: the QP */
 /* Reads from the socket, a bounded number of bytes. True: something came. The QP may have ended. */
 bool soft_tcp_receive(struct soft_qp *qp);
 /* Completes a receive, into the poller's array, or if that is full into the CQ's ring. */

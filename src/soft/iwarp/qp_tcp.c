@@ -301,7 +301,8 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
     tcp->fd = fd;
     tcp->ord = (uint8_t)(terms->ord < SOFT_RD_ATOMIC ? terms->ord : SOFT_RD_ATOMIC);
     tcp->ird = (uint8_t)(terms->ird < SOFT_RD_ATOMIC ? terms->ird : SOFT_RD_ATOMIC);
-    iwarp_rx_init(&tcp->rx, &soft_tcp_rx_ops, qp, terms->crc, terms->extended);
+    iwarp_rx_init(&tcp->rx, qp->ordered ? &soft_tcp_rx_ops_in_order : &soft_tcp_rx_ops, qp,
+                  terms->crc, terms->extended);
     iwarp_tx_init(&tcp->tx, terms->crc, iwarp_stream_mulpdu(fd));
     spin_lock(&qp->lock);
     tcp->answer_at = qp->answer_tail;

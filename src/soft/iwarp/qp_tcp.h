@@ -37,6 +37,9 @@ enum soft_tcp_sending { SOFT_TCP_NOTHING, SOFT_TCP_REQUEST, SOFT_TCP_ANSWER };
 
 #define SOFT_TCP_ACKS 4u
 
+/* In the place of the first frame, when that was sent: before the next request the peer is told what was taken (qp_ack.h). */
+#define SOFT_TCP_TELL 8
+
 /* An acknowledgement that was asked for: qp_ack.h. */
 struct soft_tcp_ack {
     uint32_t end;    /* it acknowledges all up to this position */
@@ -77,8 +80,9 @@ struct soft_tcp {
     uint8_t ack_count; /* acknowledgements asked for that have not come */
     uint8_t ack_head;  /* the oldest of them */
     struct soft_tcp_ack ack[SOFT_TCP_ACKS];
-    uint32_t signalled;  /* the end of the last signalled request in frames that gets no answer */
-    uint8_t rtr;         /* the dialer's end: enum iwarp_rtr, until that frame is made */
+    uint32_t signalled; /* the end of the last signalled request in frames that gets no answer */
+    uint8_t
+        rtr; /* the dialer's end: enum iwarp_rtr, until that frame is made; then 0 or SOFT_TCP_TELL */
     unsigned peer_says;  /* the refusal in the peer's Terminate */
     bool guessed;        /* the peer's current segment has a key of no memory here */
     uint32_t wrong_keys; /* such keys of the peer on this socket; one ends the stream */

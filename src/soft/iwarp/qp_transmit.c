@@ -340,6 +340,22 @@ static bool begin_stream(struct soft_tcp *tcp) {
     return iwarp_tx_begin(&tcp->tx, &message, &end) == 0;
 }
 
+/* What the peer's program is told by the next request, its device was told before: qp_ack.h. */
+static bool tell(struct soft_tcp *tcp) {
+    struct iwarp_tx_message message = {
+        .opcode = IWARP_WRITE, .stag = SOFT_TCP_TOLD, .offset = tcp->rx.msn[IWARP_QUEUE_SEND]};
+    uint64_t end;
+    if (iwarp_tx_begin(&tcp->tx, &message, &end) != 0)
+        return false;
+    tcp->rtr = IWARP_RTR_NONE;
+    return true;
+}
+
+/* The immediate data of a WRITE follows it at once. */
+static bool request_is_next(struct soft_qp *qp) {
+    return qp->sq_next != qp->sq_tail && !wqe_at(qp, qp->sq_next)->started;
+}
+
 /* False, as mostly behind a message: there is none to put into frames. */
 static inline bool has_message(const struct soft_qp *qp) {
     return qp->sq_next != qp->sq_tail || qp->tcp->answer_at != qp->answer_tail ||
@@ -350,8 +366,12 @@ static bool next_message(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->tx.open || !has_message(qp))
         return false;
-    if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0))
-        return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
+    if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0)) {
+        if (tcp->rtr != SOFT_TCP_TELL)
+            return (tcp->begun || qp->sq_next != qp->sq_tail) && begin_stream(tcp);
+        if (request_is_next(qp))
+            return tell(tcp);
+    }
     if (soft_tcp_asks(qp)) {
         if (soft_tcp_ask(qp, false))
             return true;

@@ -63,6 +63,8 @@ struct iwarp_rx_ops {
     /* The answer to an atomic of this end; refused if it is not for the oldest. */
     enum iwarp_refusal (*atomic_done)(void *owner, const struct iwarp_atomic_response *response);
     void (*terminated)(void *owner, const struct iwarp_terminate *terminate);
+    /* May be NULL: an empty WRITE. True: it means something among devices of this kind, and is no WRITE. */
+    bool (*empty)(void *owner, uint32_t stag, uint64_t offset);
 };
 
 enum iwarp_rx_status {

@@ -228,7 +228,7 @@ static void end_tagged(struct iwarp_rx *rx) {
         return;
     if (ddp->opcode == IWARP_READ_RESPONSE) {
         rx->ops->read_done(rx->owner);
-    } else {
+    } else if (bytes > 0 || !rx->ops->empty || !rx->ops->empty(rx->owner, ddp->stag, ddp->offset)) {
         rx->written = true;
         rx->written_bytes = bytes;
     }
