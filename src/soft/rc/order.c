@@ -51,6 +51,12 @@ void soft_order_leave(struct soft_qp *qp) {
     spin_unlock(&list_lock);
 }
 
+void soft_order_forked(void) {
+    CDS_INIT_LIST_HEAD(&list);
+    st(soft_order_count, 0);
+    st(list_lock, 0);
+}
+
 void soft_order_tell(struct soft_qp *qp) {
     if (atomic_load_explicit(&soft_order_count, memory_order_relaxed) > 1)
         soft_qp_flush_ack(qp);

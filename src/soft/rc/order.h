@@ -31,6 +31,8 @@ void soft_order_join(struct soft_qp *qp); /* a new one */
 void soft_order_leave(
     struct soft_qp *qp); /* no lock held; no completion of others' is made of it any more */
 
+void soft_order_forked(void); /* the parent's are no business of the child's */
+
 /* A signalled send is acknowledged and not complete. */
 static inline bool soft_order_is_due(const struct soft_qp *qp) {
     return ld(qp->awaited) && (int32_t)(ld(qp->tx_acked) - ld(qp->due)) >= 0;

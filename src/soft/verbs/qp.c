@@ -104,6 +104,7 @@ void soft_qp_numbers_reset(void) {
 
 void soft_qp_forked(void) {
     soft_qp_block_count = 0;
+    soft_order_forked();
 }
 
 void soft_qp_each(void (*then)(struct soft_qp *qp)) {

@@ -6,6 +6,7 @@
  */
 #include "support/softverbs.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/rc/order.h"
 #include "soft/rc/qp_timer.h"
 
 #include <poll.h>
@@ -420,6 +421,29 @@ TEST(a_childs_sends_fail_in_time_while_its_parents_wait) {
     soft_qp_timer_if_wanted();
     soft_unlock();
     struct sv_child child = sv_fork(a_send_fails_in_time);
+    assert_int_equal(sv_join(&child), 0);
+    assert_int_equal(sv_recv(&partner, 1, 0, 64), 0);
+    assert_int_equal(sv_poll(inherited.scq).status, IBV_WC_SUCCESS);
+    sv_unpair(&inherited, &partner);
+}
+
+/* Nor does a message there wait for the completion of what the parent has sent: the child has not those rings. */
+static void a_message_passes(int fd) {
+    (void)fd;
+    struct sv_end a, b;
+    must(ld(soft_order_count) == 0);
+    sv_pair(&a, SV_OPTIONS(.recvs = 1), &b, SV_OPTIONS(.recvs = 1));
+    must(sv_recv(&b, 1, 0, 64) == 0 && sv_send(&a, 1, 0, 8, IBV_SEND_SIGNALED) == 0);
+    must(sv_poll(b.rcq).status == IBV_WC_SUCCESS && sv_poll(a.scq).status == IBV_WC_SUCCESS);
+    sv_unpair(&a, &b);
+}
+
+TEST(a_forked_child_completes_no_sends_of_its_parent) {
+    if (!MAY_START_THREADS)
+        skip();
+    sv_pair(&inherited, SV_OPTIONS(.recvs = 1), &partner, SV_OPTIONS(.recvs = 1));
+    assert_int_equal(sv_send(&inherited, 1, 0, 8, IBV_SEND_SIGNALED), 0);
+    struct sv_child child = sv_fork(a_message_passes);
     assert_int_equal(sv_join(&child), 0);
     assert_int_equal(sv_recv(&partner, 1, 0, 64), 0);
     assert_int_equal(sv_poll(inherited.scq).status, IBV_WC_SUCCESS);
