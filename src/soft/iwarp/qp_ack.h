@@ -14,7 +14,7 @@
  *
  * Where the order of rc/order.h is kept, that answer may come too late: the program may have taken the request and
  * answered it before its device has read what asks. So before a request the peer is told, in the key and the offset of an
- * empty WRITE, which nobody else looks at, how many of its messages were taken.
+ * empty WRITE, which an ordinary receiver does not look at, how many of its messages were taken.
  *
  * Owner: the QP's lock.
  */
