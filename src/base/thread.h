@@ -6,6 +6,8 @@
  * thread raises by what it does itself: a blocked fault would end the process past the application's handler, its
  * crash reporter and any sanitizer. (abort() unblocks its own signal.)
  *
+ * None of them is ever cancelled, though a handler that runs there can name it: pthread_cancel(pthread_self()) has no effect.
+ *
  * Owner: the thread that starts it, and joins it.
  */
 #ifndef BASE_THREAD_H

@@ -21,6 +21,7 @@
 
 #include "base/deadline.h"
 #include "base/thread.h"
+#include "base/uncancelled.h"
 #include "soft/cm/default_context.h"
 #include "soft/cm/port.h"
 #include "soft/fault/ctl.h"
@@ -79,7 +80,7 @@ uint64_t soft_now_ns(void) {
 void soft_engine_wake(void) {
     uint64_t one = 1;
     if (engine.wake_fd >= 0)
-        (void)!write(engine.wake_fd, &one, sizeof one);
+        (void)!uncancelled(write(engine.wake_fd, &one, sizeof one));
 }
 
 /* ---- watches -------------------------------------------------------------------------------- */
@@ -248,6 +249,7 @@ static void fork_parent(void) {
  * are refused by their generation.
  */
 static void fork_child(void) {
+    UNCANCELLED;
     if (engine.running) {
         for (unsigned i = 0; i < engine.watch_count; i++)
             if (engine.watches[i]->fd >= 0)

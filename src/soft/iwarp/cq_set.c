@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/cq.h"
 
@@ -33,6 +34,7 @@ void soft_tcp_set_remove(struct soft_cq *cq, int fd) {
 }
 
 unsigned soft_tcp_set_ready(struct soft_cq *cq, struct soft_qp *ready[SOFT_TCP_LOOK]) {
+    UNCANCELLED;
     struct epoll_event events[SOFT_TCP_LOOK];
     int n = epoll_wait(ld(cq->tcp_set) - 1, events, SOFT_TCP_LOOK, 0);
     for (int i = 0; i < n; i++)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
@@ -23,7 +24,8 @@
 
 static bool peer_waits(const struct soft_tcp *tcp) {
     uint8_t byte;
-    return tcp->inbox.at != tcp->inbox.end || recv(tcp->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+    return tcp->inbox.at != tcp->inbox.end ||
+           uncancelled(recv(tcp->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT)) >= 0;
 }
 
 static bool waits(const struct soft_qp *qp) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/sanitize.h"
+#include "base/uncancelled.h"
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/tx.h"
@@ -165,6 +166,7 @@ void iwarp_stream_finish(int fd) {
 }
 
 bool iwarp_stream_finished(int fd) {
+    UNCANCELLED;
     uint8_t away[AWAY_BYTES];
     for (unsigned turn = 0; turn < AWAY_TURNS; turn++) {
         ssize_t n = recv(fd, away, sizeof away, MSG_DONTWAIT);

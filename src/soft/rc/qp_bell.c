@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -46,7 +47,8 @@ void soft_qp_ring(struct soft_qp *qp, const _Atomic uint32_t *armed) {
     uint32_t on_bells = word / SOFT_ARMED_BELLS, all = word % SOFT_ARMED_BELLS;
     /* CQs may share a word: those that do not sleep on bells need the engine. A full bell is one that rings already. */
     if (qp->bell_out == 0 || on_bells == 0 || on_bells < all ||
-        (send(qp->bell_out - 1, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN))
+        (uncancelled(send(qp->bell_out - 1, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL)) < 0 &&
+         errno != EAGAIN))
         soft_qp_kick(qp);
 }
 
@@ -70,6 +72,7 @@ static void hear(struct soft_qp *qp) {
 }
 
 bool soft_bells_hear(struct soft_cq *cq) {
+    UNCANCELLED;
     struct epoll_event events[SOFT_BELLS];
     if (atomic_load_explicit(&cq->bells, memory_order_acquire) == 0)
         return false;

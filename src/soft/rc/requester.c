@@ -9,6 +9,7 @@
  *
  * Owner: the QP's lock.
  */
+#include "base/uncancelled.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 
@@ -303,7 +304,7 @@ void soft_requester(struct soft_qp *qp) {
 void soft_qp_kick(struct soft_qp *qp) {
     /* A full bell is a bell that rings already. */
     if (qp->link_peer && qp->link_peer->bell_out >= 0)
-        (void)!send(qp->link_peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)!uncancelled(send(qp->link_peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 void soft_qp_flush_ack(struct soft_qp *qp) {

@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
@@ -167,7 +168,7 @@ static void way_put(struct soft_ud_way *way, const struct soft_ud_head *head, co
 
 void soft_ud_ring_bell(struct soft_ud_way *way) {
     if (way->taken && way->peer->bell_out >= 0)
-        (void)!send(way->peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+        (void)!uncancelled(send(way->peer->bell_out, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 /* Until the peer has said that it reads the ring no thread sleeps on it: the peer looks when it begins. */

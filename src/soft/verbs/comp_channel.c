@@ -14,6 +14,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
@@ -67,6 +68,7 @@ int soft_destroy_comp_channel(struct ibv_comp_channel *ibchannel) {
 }
 
 void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *cq) {
+    UNCANCELLED;
     pthread_mutex_lock(&channel->lock);
     if (channel->count == channel->capacity) {
         struct soft_cq **queue = calloc(2 * channel->capacity, sizeof *queue);

@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -335,6 +336,7 @@ static bool replaces_older(struct soft_event_queue *q, enum ibv_event_type type)
 }
 
 void soft_async_event(struct ibv_context *ibctx, enum ibv_event_type type, void *element) {
+    UNCANCELLED;
     struct soft_context *ctx = soft_context_of(ibctx);
     struct soft_event_node *node = calloc(1, sizeof *node);
     if (!node)

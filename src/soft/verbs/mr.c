@@ -24,6 +24,7 @@
 #include "base/guarded_copy.h"
 #include "base/limits.h"
 #include "base/memory_file.h"
+#include "base/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -158,6 +159,7 @@ int soft_mr_insert(struct soft_mr *mr) {
 }
 
 struct ibv_mr *soft_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, int access) {
+    UNCANCELLED;
     uint64_t iova = access & IBV_ACCESS_ZERO_BASED ? 0 : (uintptr_t)addr;
     return soft_reg_mr_iova(ibpd, addr, length, iova, access);
 }
@@ -317,6 +319,7 @@ struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
 }
 
 int soft_dereg_mr(struct ibv_mr *ibmr) {
+    UNCANCELLED;
     struct soft_mr *mr = soft_mr_of(ibmr);
     if (soft_stale(mr))
         return EPERM;
