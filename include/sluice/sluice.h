@@ -23,6 +23,12 @@
  *    sluice_node_get_info() of a node, which may have to ask the device.
  *  - Times are nanoseconds; deadlines are absolute, on the clock that sluice_now() reads.
  *  - Threads: unless a call says otherwise it may be made from any thread, handlers included.
+ *  - pthread_cancel(): a thread is cancelled in no call but a sluice_poll() that waits, and there at once, unless
+ *    there is something to return: nothing is lost, the loop is as after a poll that found nothing, and another
+ *    thread may poll it. So a wait_ns of 0 is no cancellation point. Elsewhere cancellation acts when the call has
+ *    returned: a call is made wholly, and so is a handler, a key_lookup and the log, where no cancellation point acts.
+ *    The library's own threads are never cancelled. As most functions, none of these may be called while the type is
+ *    PTHREAD_CANCEL_ASYNCHRONOUS.
  *  - fork(): handles that a child inherits belong to the parent, and calls of the child with them return
  *    SLUICE_EFORKED; the parent is unharmed. The child may open nodes of its own. A child that was forked in a
  *    handler must not return from it.
@@ -500,6 +506,7 @@ SLUICE_API SLUICE_CHECK int sluice_loop_open(sluice_node *n, sluice_loop **out, 
  * Makes progress and returns up to max events (sessions with a handler have it called instead).
  * Waits at most wait_ns when there is nothing: 0 returns at once, SLUICE_OFF waits for ever.
  * Returns the number of events or a negative status. When it returned 0 the loop's fd is armed.
+ * A thread may be cancelled in it while it waits, see the head of this file.
  * Arming costs system calls, here and at the peer: a program that spins does not ask for the fd,
  * or spins inside this call with a wait_ns of some microseconds.
  */

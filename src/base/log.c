@@ -7,7 +7,10 @@
 
 #include <sluice/sluice.h>
 
+#include "base/uncancelled.h"
+
 void log_write(struct log *log, int level, const char *format, ...) {
+    UNCANCELLED;
     char text[256];
     if (!log->sink && level > SLUICE_LOG_WARNING)
         return;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "core/wire/token.h"
 #include "core/context.h"
 #include "core/forked.h"
@@ -184,6 +185,7 @@ static int open_region(sluice_region *r, sluice_error *e) {
 
 int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t rights,
                        sluice_region **out, sluice_error *e) {
+    UNCANCELLED;
     if (forked_node(n))
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
@@ -222,6 +224,7 @@ int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t righ
 }
 
 int sluice_region_close(sluice_region *r) {
+    UNCANCELLED;
     if (forked_region(r))
         return SLUICE_EFORKED;
     if (!r)
@@ -287,6 +290,7 @@ static int renew(sluice_region *r) {
 }
 
 int sluice_region_revoke(sluice_region *r, sluice_error *e) {
+    UNCANCELLED;
     if (forked_region(r))
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!r)

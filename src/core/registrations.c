@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "core/session_table.h"
 #include "core/context.h"
 #include "core/forked.h"
@@ -70,6 +71,7 @@ struct regcache_entry *regcache_lazy_get(sluice_node *n, const void *addr, size_
 /* ---- calls ------------------------------------------------------------------------------------- */
 
 void sluice_registration_invalidate(const void *addr, size_t bytes) {
+    UNCANCELLED;
     if (bytes == 0 || (uintptr_t)addr > UINTPTR_MAX - bytes)
         return;
     for (uint32_t i = 0; i < NODES_MAX; i++) {
@@ -84,6 +86,7 @@ void sluice_registration_invalidate(const void *addr, size_t bytes) {
 }
 
 int sluice_registration_get_info(sluice_node *n, sluice_registration_info *info) {
+    UNCANCELLED;
     if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !info || info->size < sizeof info->size)

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "base/uncancelled.h"
+
 #define HEADER 24u
 #define NO_VENDOR 0xffffffu /* what Soft-RoCE reports */
 
@@ -51,9 +53,10 @@ static int post_pieces(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const 
     return ibv_wr_complete(ex);
 }
 
-/* As one piece. */
+/* As one piece. The driver that this is for tells its kernel by a write(). */
 static int post_whole(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                       uint32_t bytes, uint64_t wr_id) {
+    UNCANCELLED;
     uint64_t whole[(HEADER + FABRIC_FRAMED) / sizeof(uint64_t)];
     uint32_t size = bytes & ~FABRIC_FRAMED_SIGNALED;
     whole[0] = word0;

@@ -60,6 +60,7 @@ struct hwloc_bitmap_s;
  * sink_is_target: the memory a READ goes to needs REMOTE_WRITE.
  * reads_unsafe: a READ of more than one packet may deliver wrong bytes when packets were lost (Soft-RoCE of 7.2).
  * no_immediate: there is no WRITE with immediate data.
+ * posts_by_call: posting a send is a system call, one that pthread_cancel() acts in.
  * repeats: what was lost on its way is sent again when the timeout of the queue pair is over, and no sooner.
  */
 struct fabric_traits {
@@ -67,7 +68,7 @@ struct fabric_traits {
 
     bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
     bool silent_in_err, flushes_twice, sends_in_place, sent_is_local, sink_is_target, no_immediate;
-    bool reads_unsafe, repeats;
+    bool reads_unsafe, posts_by_call, repeats;
 };
 
 /* peer_lacks() */

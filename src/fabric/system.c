@@ -10,6 +10,7 @@
  * Threads: as thread-safe as rdma-core. The lookup runs once, guarded by an atomic.
  */
 #define _GNU_SOURCE
+#include "base/uncancelled.h"
 #include "fabric/extended.h"
 #include "fabric/fabric.h"
 
@@ -35,8 +36,15 @@ static uint32_t system_framed_most(bool extended, uint32_t inline_most) {
     return extended ? extended_framed_most(inline_most) : 0;
 }
 
+/* Calls that sluice_send() and its like make, too: a command may be a write(). */
 static struct ibv_mr *system_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {
+    UNCANCELLED;
     return ibv_reg_mr(pd, addr, length, access);
+}
+
+static int system_dereg_mr(struct ibv_mr *mr) {
+    UNCANCELLED;
+    return ibv_dereg_mr(mr);
 }
 
 static void system_traits(const struct ibv_device *dev, const struct ibv_device_attr *attr,
@@ -209,7 +217,7 @@ const struct fabric_ops fabric_system = {
     .alloc_pd = ibv_alloc_pd,
     .dealloc_pd = ibv_dealloc_pd,
     .reg_mr = system_reg_mr,
-    .dereg_mr = ibv_dereg_mr,
+    .dereg_mr = system_dereg_mr,
     .create_comp_channel = ibv_create_comp_channel,
     .destroy_comp_channel = ibv_destroy_comp_channel,
     .create_cq = ibv_create_cq,

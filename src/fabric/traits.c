@@ -31,6 +31,7 @@ void fabric_traits_of(enum ibv_transport_type transport, const struct ibv_device
         .sink_is_target = iwarp,
         .reads_unsafe = !nic && !iwarp,
         .no_immediate = iwarp,
+        .posts_by_call = attr->vendor_id == VENDOR_SOFT_ROCE || soft_iwarp,
         .repeats = !iwarp,
     };
 }

@@ -43,6 +43,7 @@
 #include <unistd.h>
 
 #include "base/epoll_source.h"
+#include "base/uncancelled.h"
 
 enum { AWAKE, ARMED, SIGNALLED };
 #define STATE 3u  /* of the state word: one of these */
@@ -287,6 +288,7 @@ void wakeup_signal(struct wakeup *wakeup, uint32_t verb, uint64_t record) {
             atomic_fetch_add_explicit(&wakeup->merged, 1, memory_order_relaxed);
         return;
     }
+    UNCANCELLED;
     int saved_errno = errno;
     if (!signal_user_event(wakeup, verb, record))
         signal_event_fd(wakeup);

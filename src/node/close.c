@@ -22,6 +22,7 @@
 #include "cm/listen.h"
 #include "base/aside_thread.h"
 #include "base/barrier.h"
+#include "base/uncancelled.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
@@ -293,6 +294,7 @@ static void wait_closed(struct closing *c, struct aside *aside) {
 }
 
 void sluice_close(sluice_node *n, uint64_t grace_ns) {
+    UNCANCELLED;
     if (!n || forked_node(n))
         return;
     if (in_handler(n)) {

@@ -8,11 +8,13 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "base/uncancelled.h"
 #include "datapath/loop/loop.h"
 #include "datapath/session/queue_pair.h"
 #include "node/node.h"
 
 int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
+    UNCANCELLED;
     if (forked_node(n))
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
@@ -41,6 +43,7 @@ int sluice_poll(sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns)
 }
 
 int sluice_fd(sluice_loop *l) {
+    UNCANCELLED;
     if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l)
@@ -67,6 +70,7 @@ static bool is_idle(sluice_idle idle) {
 }
 
 int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
+    UNCANCELLED;
     if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l || !is_idle(idle))
@@ -80,6 +84,7 @@ int sluice_loop_set_idle(sluice_loop *l, sluice_idle idle) {
 }
 
 int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle) {
+    UNCANCELLED;
     if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !is_idle(idle))
@@ -98,6 +103,7 @@ int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_idle idle) {
 /* ---- closing, and what a node tells ---------------------------------------------------------- */
 
 int sluice_loop_close(sluice_loop *l) {
+    UNCANCELLED;
     if (forked_loop(l))
         return SLUICE_EFORKED;
     if (!l)
@@ -141,6 +147,7 @@ static void add_limits(sluice_node_info *info) {
 }
 
 int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
+    UNCANCELLED;
     if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n || !info || info->size < sizeof info->size)

@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "base/limits.h"
+#include "base/uncancelled.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
 #include "datapath/rx/srq.h"
@@ -76,6 +77,7 @@ static void leave_to_parent(sluice_node *n) {
 }
 
 static void in_child(void) {
+    UNCANCELLED;
     for (uint32_t i = 0; i < NODES_MAX; i++)
         leave_to_parent(context_at(i));
     ownership_forked();
@@ -281,5 +283,6 @@ give_back:
 }
 
 int sluice_open(sluice_node **out, const sluice_node_options *o, sluice_error *e) {
+    UNCANCELLED;
     return node_open_env(out, o, &env_default, false, e);
 }

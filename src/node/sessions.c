@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/uncancelled.h"
 #include "cm/cm.h"
 #include "cm/listen.h"
 #include "core/auth/keyring.h"
@@ -137,6 +138,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
 
 int sluice_dial(sluice_node *n, const char *address, const sluice_link_options *o,
                 sluice_session *out, sluice_error *e) {
+    UNCANCELLED;
     if (forked_node(n))
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
@@ -173,10 +175,12 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
 }
 
 int sluice_accept(sluice_session s, void *arg) {
+    UNCANCELLED;
     return answer(s, true, arg, 0, NULL);
 }
 
 int sluice_refuse(sluice_session s, uint16_t code, const char *text) {
+    UNCANCELLED;
     return answer(s, false, NULL, code, text);
 }
 
@@ -194,6 +198,7 @@ static void ask_hangup(struct session *s, uint64_t grace_ns) {
 }
 
 void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
+    UNCANCELLED;
     struct session *s = forked_id(handle.id) ? NULL : session_table_find(handle.id);
     if (!s || !session_ref_tryget(&s->ref, (uint32_t)handle.id, 0, 0))
         return;
@@ -216,6 +221,7 @@ void node_hangup_all(sluice_node *n, uint64_t grace_ns) {
 }
 
 int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
+    UNCANCELLED;
     if (forked_id(handle.id))
         return SLUICE_EFORKED;
     if (!info || info->size < sizeof info->size)
@@ -309,6 +315,7 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
 
 int sluice_listen(sluice_node *n, const char *address, const sluice_link_options *o,
                   sluice_listener *out, sluice_error *e) {
+    UNCANCELLED;
     if (forked_node(n))
         return error_set(e, SLUICE_EFORKED, 0, 0, FORKED_TEXT);
     if (!n || !out)
@@ -331,6 +338,7 @@ int sluice_listener_port(sluice_listener handle) {
 }
 
 void sluice_unlisten(sluice_listener handle) {
+    UNCANCELLED;
     enum listener_life life;
     struct cm_listener *listener = forked_id(handle.id) ? NULL : listener_find(handle.id, &life);
     if (listener)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/topology.h"
+#include "base/uncancelled.h"
 #include "node/node.h"
 #include "datapath/loop/loop.h"
 
@@ -155,6 +156,7 @@ void worker_select_release(sluice_node *n, const struct link_config *link) {
 /* ---- workers -------------------------------------------------------------------------------------- */
 
 int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
+    UNCANCELLED;
     if (forked_node(n))
         return SLUICE_EFORKED;
     if (!n)

@@ -8,6 +8,7 @@
  * Locks: see internal.h. Any thread.
  */
 #include "base/sanitize.h"
+#include "base/uncancelled.h"
 #include "pool/internal.h"
 
 #define GROW_TRIES 8
@@ -76,6 +77,7 @@ static unsigned cut_or_grow(struct pool *pool, unsigned size_class, uint32_t pag
  */
 unsigned refill_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
                      struct sluice_msg **chain) {
+    UNCANCELLED;
     uint32_t pages = span_pages(size_class, SPAN_BEST, pool->debug);
     uint32_t usual = span_pages(size_class, SPAN_USUAL, pool->debug);
     uint32_t least = span_pages(size_class, SPAN_SINGLE, pool->debug);
@@ -136,6 +138,7 @@ static struct large *map_large(struct pool *pool, struct pool_cache *cache, size
 struct sluice_msg *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     struct large *large = take_kept(pool, bytes);
     if (!large) {
+        UNCANCELLED;
         pthread_mutex_lock(&pool->slow);
         large = map_large(pool, cache, bytes);
         pthread_mutex_unlock(&pool->slow);
@@ -153,6 +156,7 @@ void refill_put_large(struct pool *pool, struct sluice_msg *msg) {
     pthread_mutex_unlock(&pool->lock);
     if (!many)
         return;
+    UNCANCELLED;
     pthread_mutex_lock(&pool->slow);
     while (evict_large(pool, LARGE_KEPT_MAX, keep_bytes))
         ;

@@ -17,6 +17,7 @@
 
 #include "core/auth/auth.h"
 #include "base/error.h"
+#include "base/uncancelled.h"
 
 struct key {
     uint32_t id, bytes;
@@ -145,7 +146,7 @@ void keyring_drop(struct keyring *ring) {
 static uint32_t ask_hook(const struct keyring *ring, uint32_t id, uint8_t *secret) {
     if (!ring->lookup)
         return 0;
-    uint32_t bytes = ring->lookup(id, secret, ring->lookup_arg);
+    uint32_t bytes = uncancelled(ring->lookup(id, secret, ring->lookup_arg));
     if (bytes >= SLUICE_SECRET_MIN && bytes <= SLUICE_SECRET_MAX)
         return bytes;
     sodium_memzero(secret, SLUICE_SECRET_MAX); /* it may have written all the same */

@@ -33,7 +33,7 @@ static inline sluice_session handle_of(struct session *s) {
 /* As emit(), while the node is being closed: marks each call of the application, so that the closing thread sees it. */
 static void emit_closing(struct sluice_loop *l, struct session *s, const sluice_event *event) {
     if (s->handler && loop_call_begin(l, LOOP_NOWHERE)) {
-        l->handled++;
+        loop_handled(l);
         s->handler(event, s->handler_arg);
         loop_call_end(l);
     } else if (!s->handler && !loop_discards(l)) {
@@ -48,7 +48,7 @@ static inline void emit(struct sluice_loop *l, struct session *s, const sluice_e
         return;
     }
     if (s->handler) {
-        l->handled++;
+        loop_handled(l);
         s->handler(event, s->handler_arg);
     } else {
         l->out[l->out_count++] = *event;
@@ -283,6 +283,7 @@ static bool deliver_closed(struct sluice_loop *l, struct session *s) {
 
 /* Everything the head of the list has to tell; false when there is no room for more. */
 static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *count) {
+    loop_uncancelled(l);
     while (s->notices) {
         /* The end of a session the application never heard of is no event and needs no room. */
         if (!loop_room(l, s) && (s->known || s->notices != NOTICE_CLOSED))
@@ -365,7 +366,7 @@ unsigned event_listeners(struct sluice_loop *l) {
             .arg = end.arg,
         };
         if (end.handler && loop_call_begin(l, LOOP_NOWHERE)) {
-            l->handled++;
+            loop_handled(l);
             end.handler(&event, end.handler_arg);
             loop_call_end(l);
         } else if (!end.handler && !loop_discards(l)) {

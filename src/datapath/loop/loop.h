@@ -35,6 +35,7 @@
 #include "base/barrier.h"
 #include "base/epoll_source.h"
 #include "base/stats.h"
+#include "base/uncancelled.h"
 #include "core/forked.h"
 #include "core/mailbox.h"
 #include "core/session.h"
@@ -122,6 +123,7 @@ struct sluice_loop {
     bool totals_moved;       /* since they were published */
     bool flushes_twice;      /* constant: the device does (fabric.h) */
     bool unpacking;          /* the message being delivered is not the last of its frame */
+    uint8_t uncancelled;     /* loop_uncancelled(): 0, or 1 more than the thread's state before */
     bool mixed;       /* the last poll had completions of many sessions that share receives */
     bool worked;      /* a turn found something since span_ns */
     uint32_t handled; /* handlers called since the poll began */
@@ -333,9 +335,36 @@ static inline int loop_acquire(struct sluice_loop *l) {
     return likely(loop_mark_polling(l)) ? SLUICE_OK : loop_acquire_slow(l);
 }
 
+/*
+ * The thread that polls: it is not cancelled before loop_unmark_polling(). Once something takes more than messages do; before
+ * the first handler, so that a handler is never left halfway.
+ */
+static inline void loop_uncancelled(struct sluice_loop *l) {
+    loop_assert_inside(l);
+    if (l->uncancelled == 0)
+        l->uncancelled = (uint8_t)(1 + uncancelled_begin());
+}
+
+/* Before a handler is called. */
+static inline void loop_handled(struct sluice_loop *l) {
+    l->handled++;
+    loop_uncancelled(l);
+}
+
+/* After loop_uncancelled(): what the thread's state was before. */
+static inline int loop_cancel_state(const struct sluice_loop *l) {
+    return l->uncancelled - 1;
+}
+
+void loop_unmark_uncancelled(struct sluice_loop *l);
+
 /* No longer polling; still the owner. */
 static inline void loop_unmark_polling(struct sluice_loop *l) {
     loop_note_inside(l, false);
+    if (unlikely(l->uncancelled != 0)) {
+        loop_unmark_uncancelled(l);
+        return;
+    }
     atomic_store_explicit(&l->poll_busy, 0, memory_order_release);
 }
 
@@ -392,6 +421,7 @@ void loop_run(struct sluice_loop *l);
 /* The rest of sluice_poll(), once the loop is claimed. */
 int loop_poll(struct sluice_loop *l, sluice_event *events, int max, uint64_t wait_ns);
 int loop_fd(struct sluice_loop *l);
+void loop_awake(struct sluice_loop *l);            /* as it is when it does not sleep */
 int loop_drain_completions(struct sluice_loop *l); /* fetches and acknowledges CQ events; errno */
 uint64_t loop_clock(struct sluice_loop *l);        /* reads the clock */
 void loop_publish(struct sluice_loop *l);          /* totals to the statistics page */

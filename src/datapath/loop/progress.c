@@ -55,6 +55,7 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
             l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
         return;
     }
+    loop_uncancelled(l);
     if (item->verb == LOOP_MSG_DEVICE_LOST) {
         l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
@@ -236,8 +237,10 @@ static void flush_dirty(struct sluice_loop *l) {
                                  s->connection.rx.granted < s->connection.credits.low))
             recv_queue_repost(l, s);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
-        if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING)
+        if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING) {
+            loop_uncancelled(l);
             session_progress(l, s);
+        }
     }
 }
 
@@ -293,6 +296,7 @@ static void check_clock(struct sluice_loop *l, uint32_t turn) {
         keepalive_pace(l);
     if (l->now_ns < l->next_deadline_ns)
         return;
+    loop_uncancelled(l);
     l->next_deadline_ns = UINT64_MAX;
     for (struct session *s = l->sessions; s; s = s->next) {
         if (s->tx.queue.head)
@@ -324,6 +328,7 @@ static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uin
 /* Work that most turns do not have. */
 static unsigned uncommon(struct sluice_loop *l) {
     unsigned count = 0;
+    loop_uncancelled(l);
     if (l->downs > 0)
         count += session_check_downs(l);
     if (l->settling > 0)

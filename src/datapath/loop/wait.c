@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/deadline.h"
+#include "datapath/loop/cancel.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
@@ -101,7 +102,8 @@ static void drain_wakeup(struct sluice_loop *l, uint32_t events) {
 /* Waits up to timeout_ms and fetches what made the set readable. */
 static void wait_and_drain(struct sluice_loop *l, int timeout_ms) {
     struct epoll_event events[6];
-    int n = epoll_wait(l->epoll_fd, events, 6, timeout_ms);
+    int n = timeout_ms == 0 ? epoll_wait(l->epoll_fd, events, 6, 0)
+                            : loop_cancel_wait(l, events, 6, timeout_ms);
     for (int i = 0; i < n; i++) {
         uint64_t expirations;
         if (events[i].data.ptr == l->channel)
@@ -191,8 +193,16 @@ static void sleep_end(struct sluice_loop *l) {
     l->slept_on = NULL;
 }
 
+void loop_awake(struct sluice_loop *l) {
+    sleep_end(l);
+    wakeup_disarm(&l->mailbox.wakeup);
+    l->spins = 0;
+    l->traffic = false;
+}
+
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
+    loop_uncancelled(l);
     sleep_begin(l);
     arm(l);
     unsigned found = loop_progress(l);
@@ -212,10 +222,7 @@ static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
         l->slept_short = loop_clock(l) - begin < LOOP_SHORT_SLEEP_NS;
         loop_span_begin(l);
     }
-    sleep_end(l);
-    wakeup_disarm(&l->mailbox.wakeup);
-    l->spins = 0;
-    l->traffic = false;
+    loop_awake(l);
 }
 
 /* Whether a turn that found nothing is followed by another at once, or by sleep. */
@@ -274,6 +281,8 @@ static void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
         yield(l);
     if ((++l->spins & SPIN_LOOKS) != 0)
         return;
+    loop_uncancelled(l);
+    loop_cancel_test(l);
     uint64_t now = loop_clock(l);
     loop_span(l);
     if ((l->spins & SPIN_PUBLISH) == 0)
@@ -313,6 +322,7 @@ static void arm_timer(struct sluice_loop *l) {
 
 /* Leaves the set armed for the application's own epoll, unless events turn up. */
 static void arm_for_others(struct sluice_loop *l) {
+    loop_uncancelled(l);
     wait_and_drain(l, 0);
     sleep_begin(l);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
@@ -357,6 +367,10 @@ static __attribute__((noinline)) int poll_on(struct sluice_loop *l, unsigned fou
             (look && l->now_ns >= until && until != UINT64_MAX))
             break;
         found = loop_progress(l);
+    }
+    if (wait_ns != 0 && l->out_count == 0 && l->handled == 0) { /* there is nothing to lose */
+        loop_uncancelled(l);
+        loop_cancel_test(l);
     }
     if (l->out_count == 0 && l->fd_used && !loop_is_revoked(l))
         arm_for_others(l);

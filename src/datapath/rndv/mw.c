@@ -6,6 +6,7 @@
  */
 #include "datapath/rndv/mw.h"
 
+#include "base/uncancelled.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 
@@ -30,7 +31,7 @@ bool mw_open(sluice_node *n, struct mw *w, const struct mw_bytes *of, struct ibv
              bool *bind) {
     *bind = false;
     if (of->mr && !w->mw && has_mw(n)) {
-        w->mw = ibv_alloc_mw(n->pd, IBV_MW_TYPE_2);
+        w->mw = uncancelled(ibv_alloc_mw(n->pd, IBV_MW_TYPE_2));
         w->bound = w->mw ? w->mw->rkey : 0;
     }
     if (!of->mr || !w->mw)
@@ -71,7 +72,7 @@ bool mw_close(sluice_node *n, struct mw *w, struct ibv_send_wr *wr) {
 void mw_free(sluice_node *n, struct mw *w) {
     if (w->mr)
         close_registration(n, w);
-    if (w->mw && ibv_dealloc_mw(w->mw) != 0)
+    if (w->mw && uncancelled(ibv_dealloc_mw(w->mw)) != 0)
         log_write(&n->log, SLUICE_LOG_ERROR, "a memory window cannot be given back");
     *w = (struct mw){0};
 }

@@ -9,7 +9,7 @@ void receive_plain_handled(struct sluice_loop *l, struct session *s, struct slui
     loop_assert_inside(l);
     sluice_event event;
     event_fill(s, msg, SLUICE_MESSAGE, length, &event);
-    l->handled++;
+    loop_handled(l);
     s->handler(&event, s->handler_arg);
     event_loan_end(l);
 }

@@ -24,6 +24,7 @@
 #include <string.h>
 
 #include "datapath/rx/srq.h"
+#include "base/uncancelled.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
@@ -142,6 +143,7 @@ void srq_stray(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 void srq_arm(struct sluice_loop *l) {
+    UNCANCELLED;
     loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
     struct ibv_srq_attr attr = {.srq_limit = LOW};

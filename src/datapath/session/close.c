@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
 #include "core/wire/frame.h"
@@ -43,6 +44,7 @@
 #define REPEATS 2u         /* that it gets, where it may have been lost */
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
+    UNCANCELLED;
     int error = s->node->fabric->modify_qp(s->connection.qp, attr, mask);
     if (error > 0)
         errno = error;
@@ -120,6 +122,7 @@ static void release(struct sluice_loop *l, struct session *s) {
 
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                    const char *text) {
+    UNCANCELLED;
     loop_assert_inside(l);
     session_attach(l, s);
     if (s->state >= SESSION_RELEASED)

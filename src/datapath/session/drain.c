@@ -17,6 +17,7 @@
 #include <stdlib.h>
 
 #include "datapath/session/drain.h"
+#include "base/uncancelled.h"
 #include "core/wire/frame.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
@@ -77,6 +78,7 @@ static void free_queues(struct session *s) {
 }
 
 static void drained(struct sluice_loop *l, struct session *s) {
+    UNCANCELLED;
     if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST && said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
     if (session_has_qp(s))

@@ -10,11 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "core/context.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
 
 void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what) {
+    UNCANCELLED;
     loop_assert_inside(l);
     char text[sizeof s->info.close_text];
     bool down = error == ENOTCONN || error == ECONNRESET || error == EPIPE;

@@ -54,7 +54,7 @@ static void post(struct sluice_loop *l, struct session *s) {
     s->connection.sq.frameless++;
     l->totals.posts++;
     l->totals.send_wrs++;
-    int error = ibv_post_send(s->connection.qp, &wr, &bad);
+    int error = post_wrs(s, &wr, &bad);
     if (unlikely(error != 0))
         post_failed(l, s, at, error);
 }

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "datapath/tx/iov.h"
+#include "base/uncancelled.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/rma/one_sided.h"
@@ -162,6 +163,7 @@ static int fits(const struct session *s, const void *arg) {
 
 /* Plain pieces that can be sent from where they lie. Returns the bytes that are not to be copied then. */
 static uint64_t registrations(struct wanted *wanted, sluice_session s) {
+    UNCANCELLED;
     uint64_t bytes = 0;
     sluice_node *n = context_at((uint32_t)(s.id >> 56));
     if (!context_call_begin(n))

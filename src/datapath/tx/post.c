@@ -286,7 +286,7 @@ static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch
         s->connection.sq.unsignalled = 0;
     }
     uint32_t first = s->connection.sq.tail - batch->count;
-    int error = ibv_post_send(s->connection.qp, l->send_wr, &bad);
+    int error = post_wrs(s, l->send_wr, &bad);
     l->totals.posts++;
     l->totals.send_wrs += batch->count;
     l->totals.frames_sent += batch->count - batch->frameless;
@@ -405,7 +405,7 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
     wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     l->totals.posts++;
     l->totals.send_wrs++;
-    if (ibv_post_send(s->connection.qp, wr, &bad) == 0)
+    if (post_wrs(s, wr, &bad) == 0)
         return true;
     s->connection.sq.tail--;
     return false;

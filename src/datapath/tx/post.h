@@ -38,6 +38,13 @@ static inline struct session *wr_send_session(const struct sluice_loop *l, uint6
     return s;
 }
 
+/* ibv_post_send() on the session's queue pair. */
+static inline int post_wrs(struct session *s, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+    if (unlikely(s->node->traits.posts_by_call))
+        return uncancelled(ibv_post_send(s->connection.qp, wr, bad));
+    return ibv_post_send(s->connection.qp, wr, bad);
+}
+
 /* Posts what may be posted: queued messages, a CREDIT frame that is due. */
 void send_flush(struct sluice_loop *l, struct session *s);
 /* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */

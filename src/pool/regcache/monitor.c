@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "base/thread.h"
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -60,6 +61,7 @@ static void in_parent(void) {
 }
 
 static void in_child(void) {
+    UNCANCELLED;
     for (int i = 0; i < WATCHES_MAX; i++) {
         int fd = atomic_exchange(&watched_fds[i], 0);
         if (fd > 0)

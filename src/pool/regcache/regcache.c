@@ -5,6 +5,7 @@
  * Registering happens without the table's lock; `gone` tells whether any memory was unmapped meanwhile, and then
  * the registration is thrown away and made again.
  */
+#include "base/uncancelled.h"
 #include "pool/regcache/internal.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ static void count_one(_Atomic uint64_t *counter) {
 
 /* Registering is locked. False: the device keeps it. */
 static bool end_registration(struct regcache *cache, struct regcache_entry *reg) {
+    UNCANCELLED;
     if (reg->mr && cache->config.fabric->dereg_mr(reg->mr) != 0)
         return false;
     reg->mr = NULL;

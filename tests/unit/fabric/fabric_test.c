@@ -322,6 +322,7 @@ FABRIC_TEST(an_iwarp_device_is_told_by_its_transport) {
         assert_false(iwarp && traits.reads_unsafe);
         assert_int_equal(traits.repeats, !iwarp);
         assert_int_equal(traits.sends_in_place, kernel);
+        assert_int_equal(traits.posts_by_call, devices[i].vendor == 0xffffff || kernel);
         assert_false(iwarp && (traits.drains_shared || traits.exact_windows));
     }
 }
