@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/answer.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
@@ -115,6 +116,7 @@ static int accept_ud(struct soft_cm_id *id, const struct rdma_conn_param *param)
 }
 
 int soft_accept(struct rdma_cm_id *id, struct rdma_conn_param *param) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (error)
         return soft_cm_fail(error);
@@ -175,16 +177,19 @@ static int reject(struct rdma_cm_id *id, enum soft_cm_reject reason, const void 
 }
 
 int soft_reject(struct rdma_cm_id *id, const void *data, uint8_t len) {
+    UNCANCELLED;
     return reject(id, SOFT_CM_REJECT_CONSUMER, data, len);
 }
 
 int soft_reject_ece(struct rdma_cm_id *id, const void *data, uint8_t len) {
+    UNCANCELLED;
     return reject(id, SOFT_CM_REJECT_ECE, data, len);
 }
 
 /* ---- traffic before the peer's confirmation ----------------------------------------------------------- */
 
 int soft_notify(struct rdma_cm_id *id, enum ibv_event_type event) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (error)
         return soft_cm_fail(error);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
@@ -95,6 +96,7 @@ static int by_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo *rai
 
 int soft_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
                      struct rdma_addrinfo **res) {
+    UNCANCELLED;
     if (!res || (!node && !service && !hints))
         return soft_cm_fail(EINVAL);
     struct rdma_addrinfo *rai = calloc(1, sizeof *rai);
@@ -116,6 +118,7 @@ int soft_getaddrinfo(const char *node, const char *service, const struct rdma_ad
 }
 
 void soft_freeaddrinfo(struct rdma_addrinfo *res) {
+    UNCANCELLED;
     while (res) {
         struct rdma_addrinfo *next = res->ai_next;
         free(res->ai_src_addr);
@@ -153,6 +156,7 @@ static int errno_of(int code) {
 /* librdmacm writes this event itself: a kernel that lets no process write events refuses it. */
 int soft_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *service,
                           const struct rdma_addrinfo *hints) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && ((!node && !service && !hints) || !soft_profile()->user_events))
         error = EINVAL;
@@ -179,6 +183,7 @@ int soft_resolve_addrinfo(struct rdma_cm_id *id, const char *node, const char *s
 }
 
 int soft_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && !info)
         error = EINVAL;
@@ -199,6 +204,7 @@ int soft_query_addrinfo(struct rdma_cm_id *id, struct rdma_addrinfo **info) {
 
 /* Contexts stay open while any caller holds a list. */
 struct ibv_context **soft_get_devices(int *count) {
+    UNCANCELLED;
     struct ibv_context **list = calloc(2, sizeof *list);
     if (!list)
         return NULL;
@@ -213,6 +219,7 @@ struct ibv_context **soft_get_devices(int *count) {
 }
 
 void soft_free_devices(struct ibv_context **list) {
+    UNCANCELLED;
     if (!list)
         return;
     soft_cm_context_put(list[0]);

@@ -20,6 +20,7 @@
 #include "soft/cm/id.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
+#include "soft/verbs/token.h"
 
 struct soft_cm_node *soft_cm_queue_pop(struct cds_list_head *queue) {
     if (cds_list_empty(queue))
@@ -189,15 +190,10 @@ void soft_cm_channel_leave(void *arg) {
         channel_free(channel);
 }
 
-struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel) {
+struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel, int cancel_state) {
     for (;;) {
-        uint64_t token;
-        ssize_t got = read(channel->channel.fd, &token, sizeof token);
-        if (got != (ssize_t)sizeof token) {
-            if (got >= 0)
-                errno = ENODATA;
+        if (!soft_token_take(channel->channel.fd, cancel_state))
             return NULL;
-        }
         pthread_mutex_lock(&channel->mutex);
         splice(channel);
         struct soft_cm_node *node = soft_cm_queue_pop(&channel->queue);

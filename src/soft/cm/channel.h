@@ -77,10 +77,10 @@ void soft_cm_channel_free_user(struct soft_cm_user_node *node);
 void soft_cm_channel_enter(struct soft_cm_channel *channel);
 void soft_cm_channel_leave(void *channel);
 /*
- * Takes a token and its event, waiting as the descriptor's mode says; the event is counted on its id
- * before the mutex is released. NULL and errno. Control lock not held.
+ * Takes a token and its event, waiting as the descriptor's mode says, and to be cancelled meanwhile as cancel_state does
+ * (soft/verbs/token.h); the event is counted on its id before the mutex is released. NULL and errno. Control lock not held.
  */
-struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel);
+struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel, int cancel_state);
 /* Puts a fetched event back to the front, uncounted. */
 void soft_cm_channel_unfetch(struct soft_cm_channel *channel, struct soft_cm_node *node);
 /* Moves the queued events that match to the end of out, in order. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "soft/cm/connect.h"
+#include "base/uncancelled.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"
@@ -98,6 +99,7 @@ static void forget_prefix(struct soft_cm_id *id) {
 }
 
 int soft_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (error)
         return soft_cm_fail(error);
@@ -132,6 +134,7 @@ int soft_cm_qp_establish(struct soft_cm_id *id) {
 }
 
 int soft_establish(struct rdma_cm_id *id) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && (id->qp || soft_profile()->iwarp))
         error = EINVAL; /* done by fetching the reply, or there is nothing to do */
@@ -172,6 +175,7 @@ static int disconnect_locked(struct soft_cm_id *id) {
 }
 
 int soft_disconnect(struct rdma_cm_id *id) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && !id->verbs)
         error = EINVAL;

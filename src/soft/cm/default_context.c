@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <urcu/list.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/rc/completer.h"
 #include "soft/soft.h"
@@ -85,6 +86,7 @@ static struct shared *find(const struct ibv_context *context) {
 }
 
 struct ibv_context *soft_cm_context_get(void) {
+    UNCANCELLED;
     pthread_mutex_lock(&lock);
     check_generation();
     struct ibv_context *result = NULL;
@@ -105,6 +107,7 @@ unlock:
 }
 
 void soft_cm_context_put(struct ibv_context *context) {
+    UNCANCELLED;
     pthread_mutex_lock(&lock);
     check_generation();
     struct shared *one = find(context);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/id.h"
 #include "soft/cm/sync.h"
 #include "soft/soft.h"
@@ -61,6 +62,7 @@ static int make_active(struct rdma_cm_id *id, struct rdma_addrinfo *res, struct 
 
 int soft_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ibv_pd *pd,
                    struct ibv_qp_init_attr *attr) {
+    UNCANCELLED;
     if (!out || !res)
         return soft_cm_fail(EINVAL);
     struct rdma_cm_id *id;
@@ -79,6 +81,7 @@ int soft_create_ep(struct rdma_cm_id **out, struct rdma_addrinfo *res, struct ib
 }
 
 void soft_destroy_ep(struct rdma_cm_id *id) {
+    UNCANCELLED;
     if (!id)
         return;
     soft_cm_destroy_qp(id);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/connect.h"
 #include "soft/cm/mcast.h"
 #include "soft/cm/id.h"
@@ -147,6 +148,7 @@ static void event_done(struct soft_cm_event *event) {
 }
 
 int soft_ack_cm_event(struct rdma_cm_event *event) {
+    UNCANCELLED;
     if (!event)
         return soft_cm_fail(EINVAL);
     struct soft_cm_event *own = (struct soft_cm_event *)event;
@@ -238,9 +240,9 @@ static enum verdict complete(struct soft_cm_channel *channel, struct soft_cm_eve
     return DELIVER;
 }
 
-static int get_event(struct soft_cm_channel *own, struct rdma_cm_event **out) {
+static int get_event(struct soft_cm_channel *own, struct rdma_cm_event **out, int cancel_state) {
     for (;;) {
-        struct soft_cm_node *node = soft_cm_channel_fetch(own);
+        struct soft_cm_node *node = soft_cm_channel_fetch(own, cancel_state);
         if (!node)
             return -1;
         struct soft_cm_event *event = node->user ? from_user(own, node) : event_of(node);
@@ -258,7 +260,8 @@ static int get_event(struct soft_cm_channel *own, struct rdma_cm_event **out) {
     }
 }
 
-int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out) {
+int soft_cm_get_event(struct rdma_event_channel *channel, struct rdma_cm_event **out,
+                      int cancel_state) {
     if (!channel || !out)
         return soft_cm_fail(EINVAL);
     struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
@@ -267,9 +270,14 @@ int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event *
     int rc;
     soft_cm_channel_enter(own);
     pthread_cleanup_push(soft_cm_channel_leave, own);
-    rc = get_event(own, out);
+    rc = get_event(own, out, cancel_state);
     pthread_cleanup_pop(1);
     return rc;
+}
+
+int soft_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **out) {
+    UNCANCELLED;
+    return soft_cm_get_event(channel, out, uncancelled_before);
 }
 
 #define NAME(event) [RDMA_CM_EVENT_##event] = "RDMA_CM_EVENT_" #event

@@ -13,6 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/event.h"
 #include "soft/cm/mcast.h"
 #include "soft/cm/mpa.h"
@@ -192,6 +193,7 @@ static int qp_type_of(enum rdma_port_space ps) {
 
 int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
                     enum rdma_port_space ps, enum ibv_qp_type type) {
+    UNCANCELLED;
     if (!out || qp_type_of(ps) < 0 || (type != IBV_QPT_RC && type != IBV_QPT_UD) ||
         (ps != RDMA_PS_IB && (int)type != qp_type_of(ps)))
         return soft_cm_fail(EINVAL);
@@ -231,6 +233,7 @@ put_engine:;
 
 int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
                    enum rdma_port_space ps) {
+    UNCANCELLED;
     return soft_create_id2(channel, id, context, ps, (enum ibv_qp_type)qp_type_of(ps));
 }
 
@@ -277,6 +280,7 @@ void soft_cm_id_drop_request(struct soft_cm_id *id) {
 }
 
 int soft_destroy_id(struct rdma_cm_id *id) {
+    UNCANCELLED;
     if (!id)
         return soft_cm_fail(EINVAL);
     struct soft_cm_id *own = soft_cm_id_of(id);
@@ -311,6 +315,7 @@ static void kill_on_channel(struct soft_cm_id *id, void *arg) {
 }
 
 struct rdma_event_channel *soft_create_event_channel(void) {
+    UNCANCELLED;
     struct soft_cm_channel *channel = soft_cm_channel_open();
     int refused = channel ? soft_fault_call(FAULT_CALL_create_event_channel) : 0;
     if (refused) {
@@ -322,6 +327,7 @@ struct rdma_event_channel *soft_create_event_channel(void) {
 }
 
 void soft_destroy_event_channel(struct rdma_event_channel *channel) {
+    UNCANCELLED;
     struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (!own)
         return;
@@ -372,6 +378,7 @@ void soft_cm_id_set_channel(struct soft_cm_id *id, struct soft_cm_channel *chann
 /* Async-signal-safe: no lock, no allocation. */
 int soft_write_cm_event(struct rdma_cm_id *id, enum rdma_cm_event_type event, int status,
                         uint64_t arg) {
+    UNCANCELLED;
     if ((int)event != SOFT_CM_EVENT_USER || !soft_profile()->user_events)
         return soft_cm_fail(EINVAL);
     int error = soft_cm_id_unusable(id);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/answer.h"
 #include "soft/cm/device.h"
@@ -53,6 +54,7 @@ static int listen_locked(struct soft_cm_id *id, int backlog) {
 }
 
 int soft_listen(struct rdma_cm_id *id, int backlog) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (error)
         return soft_cm_fail(error);

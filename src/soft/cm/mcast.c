@@ -12,6 +12,7 @@
 #include <string.h>
 #include <urcu/list.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
@@ -165,11 +166,13 @@ static int join(struct rdma_cm_id *id, struct sockaddr *addr, void *context, boo
 }
 
 int soft_join_multicast(struct rdma_cm_id *id, struct sockaddr *addr, void *context) {
+    UNCANCELLED;
     return join(id, addr, context, false);
 }
 
 int soft_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr,
                            void *context) {
+    UNCANCELLED;
     if (!id || !attr)
         return soft_cm_fail(EINVAL);
     if (attr->comp_mask >= RDMA_CM_JOIN_MC_ATTR_RESERVED)
@@ -182,6 +185,7 @@ int soft_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 }
 
 int soft_leave_multicast(struct rdma_cm_id *id, struct sockaddr *addr) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && !soft_cm_addr_bytes(addr))
         error = EINVAL;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/channel.h"
 #include "soft/cm/id.h"
@@ -65,6 +66,7 @@ const char *soft_cm_net_text(unsigned said) {
 }
 
 int soft_cm_set_net(struct rdma_event_channel *channel, unsigned said) {
+    UNCANCELLED;
     struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (!own || said > SOFT_CM_NET_REQUIRE)
         return soft_cm_fail(EINVAL);

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/id.h"
 #include "soft/cm/resolve.h"
 #include "soft/fault/inject.h"
@@ -75,6 +76,7 @@ static int set_path(struct soft_cm_id *id, const void *value, size_t len) {
 }
 
 int soft_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t len) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && !value)
         error = EINVAL;
@@ -95,6 +97,7 @@ int soft_set_option(struct rdma_cm_id *id, int level, int name, void *value, siz
 
 /* ECE is a matter of NICs. Where a QP sits on the id the library would deal with it. */
 int soft_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error)
         error = !ece || id->qp ? EINVAL : EOPNOTSUPP;
@@ -102,5 +105,6 @@ int soft_set_local_ece(struct rdma_cm_id *id, struct ibv_ece *ece) {
 }
 
 int soft_get_remote_ece(struct rdma_cm_id *id, struct ibv_ece *ece) {
+    UNCANCELLED;
     return soft_set_local_ece(id, ece);
 }

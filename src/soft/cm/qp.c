@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/mcast.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
@@ -157,6 +158,7 @@ static int fill_attr(struct soft_cm_id *id, struct ibv_qp_attr *attr, int *mask)
 }
 
 int soft_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && (!attr || !mask || !id->verbs))
         error = EINVAL;
@@ -261,6 +263,7 @@ static int create_cqs(struct rdma_cm_id *id, struct ibv_qp_init_attr *attr) {
 }
 
 int soft_cm_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && (!attr || !id->verbs || id->qp))
         error = EINVAL;
@@ -298,6 +301,7 @@ undo_cqs:
 }
 
 void soft_cm_destroy_qp(struct rdma_cm_id *id) {
+    UNCANCELLED;
     if (!id || !id->qp || soft_cm_id_of(id)->generation != soft_generation_now)
         return;
     soft_cm_mcast_detach_all(soft_cm_id_of(id));
@@ -309,6 +313,7 @@ void soft_cm_destroy_qp(struct rdma_cm_id *id) {
 /* ---- the SRQ on the id ------------------------------------------------------------------------------- */
 
 int soft_cm_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && (!attr || !id->verbs || id->srq))
         error = EINVAL;
@@ -326,6 +331,7 @@ int soft_cm_create_srq(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_srq_
 }
 
 void soft_cm_destroy_srq(struct rdma_cm_id *id) {
+    UNCANCELLED;
     if (!id || !id->srq || soft_cm_id_of(id)->generation != soft_generation_now)
         return;
     soft_destroy_srq(id->srq);

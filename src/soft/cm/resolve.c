@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/device.h"
 #include "soft/cm/event.h"
@@ -57,6 +58,7 @@ static int bind_locked(struct soft_cm_id *id, const struct sockaddr *addr, bool 
 }
 
 int soft_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && !soft_cm_addr_bytes(addr))
         error = EINVAL;
@@ -141,6 +143,7 @@ static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
 
 int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst,
                       int timeout_ms) {
+    UNCANCELLED;
     (void)timeout_ms;
     int error = soft_cm_id_unusable(id);
     if (!error && !soft_cm_addr_bytes(dst))
@@ -219,6 +222,7 @@ int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
 }
 
 int soft_resolve_route(struct rdma_cm_id *id, int timeout_ms) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (!error && !timeout_ms)
         error = EINVAL;

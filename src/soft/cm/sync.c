@@ -7,6 +7,7 @@
  */
 #include "soft/cm/sync.h"
 
+#include "base/uncancelled.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/soft.h"
@@ -39,6 +40,7 @@ int soft_cm_sync_complete(struct soft_cm_id *id) {
 }
 
 int soft_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(listen);
     if (!error && (!id || !soft_cm_id_of(listen)->sync || !listen->channel))
         error = EINVAL;
@@ -46,7 +48,7 @@ int soft_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id) {
         return soft_cm_fail(error);
     ack_last(listen);
     struct rdma_cm_event *event;
-    if (soft_get_cm_event(listen->channel, &event))
+    if (soft_cm_get_event(listen->channel, &event, uncancelled_before))
         return -1;
     error = errno_of(event);
     if (!error && event->event != RDMA_CM_EVENT_CONNECT_REQUEST)
@@ -71,6 +73,7 @@ keep:
 }
 
 int soft_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel) {
+    UNCANCELLED;
     int error = soft_cm_id_unusable(id);
     if (error)
         return soft_cm_fail(error);

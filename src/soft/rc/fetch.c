@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/described.h"
 #include "soft/rc/ring.h"
@@ -22,6 +23,7 @@
 
 bool soft_share(struct ibv_qp *ibqp, const struct ibv_mr *ibmr, const void *addr, uint64_t bytes,
                 uint32_t *region, uint64_t *at) {
+    UNCANCELLED;
     struct soft_qp *qp = soft_qp_of(ibqp);
     const struct soft_mr *mr = (const struct soft_mr *)ibmr;
     uint64_t from = (uintptr_t)addr;
@@ -56,6 +58,7 @@ static int fetch(struct soft_qp *qp, uint32_t index, uint64_t at, const struct i
 }
 
 int soft_fetch(struct ibv_qp *ibqp, uint32_t region, uint64_t at, const struct ibv_sge *to) {
+    UNCANCELLED;
     struct soft_qp *qp = soft_qp_of(ibqp);
     spin_lock(&qp->lock);
     int status = fetch(qp, region, at, to);

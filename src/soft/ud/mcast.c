@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -280,6 +281,7 @@ static int refused(struct soft_qp *qp, const union ibv_gid *gid) {
 }
 
 int soft_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid) {
+    UNCANCELLED;
     (void)lid; /* RoCE has none */
     struct soft_qp *qp = soft_qp_of(ibqp);
     int rc = refused(qp, gid);
@@ -311,6 +313,7 @@ int soft_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
 }
 
 int soft_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t lid) {
+    UNCANCELLED;
     (void)lid;
     struct soft_qp *qp = soft_qp_of(ibqp);
     int rc = soft_stale(qp) ? EPERM : !qp->ud || !gid ? EINVAL : 0;

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast.h"
@@ -59,6 +60,7 @@ static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr) {
 }
 
 struct ibv_ah *soft_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr) {
+    UNCANCELLED;
     errno = check(ibpd, attr);
     if (errno)
         return NULL;
@@ -83,6 +85,7 @@ struct ibv_ah *soft_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr) {
 }
 
 int soft_destroy_ah(struct ibv_ah *ibah) {
+    UNCANCELLED;
     struct soft_ah *ah = soft_ah_of(ibah);
     if (soft_stale(ah))
         return EPERM;
@@ -102,6 +105,7 @@ static uint8_t gid_index(struct ibv_context *ctx, const union ibv_gid *gid) {
 
 int soft_init_ah_from_wc(struct ibv_context *ctx, uint8_t port, struct ibv_wc *wc,
                          struct ibv_grh *grh, struct ibv_ah_attr *attr) {
+    UNCANCELLED;
     memset(attr, 0, sizeof *attr);
     if (port != 1 || !(wc->wc_flags & IBV_WC_GRH) || !grh) {
         errno = EINVAL;
@@ -123,6 +127,7 @@ int soft_init_ah_from_wc(struct ibv_context *ctx, uint8_t port, struct ibv_wc *w
 
 struct ibv_ah *soft_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh,
                                       uint8_t port) {
+    UNCANCELLED;
     struct ibv_ah_attr attr;
     if (soft_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0)
         return NULL;

@@ -19,8 +19,10 @@
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device.h"
+#include "soft/verbs/token.h"
 
 struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
+    UNCANCELLED;
     if (soft_stale(soft_context_of(ctx))) {
         errno = EPERM;
         return NULL;
@@ -51,6 +53,7 @@ struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
 }
 
 int soft_destroy_comp_channel(struct ibv_comp_channel *ibchannel) {
+    UNCANCELLED;
     struct soft_comp_channel *channel = soft_comp_channel_of(ibchannel);
     if (soft_stale(channel))
         return EPERM;
@@ -90,14 +93,14 @@ void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *c
 }
 
 int soft_get_cq_event(struct ibv_comp_channel *ibchannel, struct ibv_cq **cq, void **cq_context) {
+    UNCANCELLED;
     struct soft_comp_channel *channel = soft_comp_channel_of(ibchannel);
     if (soft_stale(channel)) {
         errno = EPERM;
         return -1;
     }
     for (;;) {
-        uint64_t token;
-        if (read(channel->ibv.fd, &token, sizeof token) != sizeof token)
+        if (!soft_token_take(channel->ibv.fd, uncancelled_before))
             return -1;
         struct soft_cq *got = NULL;
         pthread_mutex_lock(&channel->lock);

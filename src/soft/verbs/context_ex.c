@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
@@ -30,6 +31,7 @@ _Static_assert(offsetof(struct extended, ctx) == offsetof(struct verbs_context, 
 
 static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr,
                       size_t size) {
+    UNCANCELLED;
     struct ibv_port_attr own;
     int rc = soft_query_port(ctx, port, &own);
     if (rc != 0)
@@ -41,6 +43,7 @@ static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_att
 
 static int query_device_ex(struct ibv_context *ctx, const struct ibv_query_device_ex_input *input,
                            struct ibv_device_attr_ex *attr, size_t size) {
+    UNCANCELLED;
     if ((input && input->comp_mask) || size < sizeof attr->orig_attr)
         return EINVAL;
     /* Features that are zero here are not supported: paging on demand, device memory, moderation, offloads. */
@@ -80,6 +83,7 @@ static int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr) {
 }
 
 struct ibv_srq *soft_create_srq_ex(struct ibv_context *ctx, struct ibv_srq_init_attr_ex *attr) {
+    UNCANCELLED;
     const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
     if ((attr->comp_mask & ~known) ||
         ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
@@ -28,6 +29,7 @@ static _Atomic uint32_t next_shm_index;
 
 struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                               struct ibv_comp_channel *channel, int comp_vector) {
+    UNCANCELLED;
     const struct soft_profile *like = soft_profile();
     if (soft_stale(soft_context_of(ctx)) || cqe < 1 || (uint32_t)cqe > like->cqe_most ||
         comp_vector != 0) {
@@ -84,6 +86,7 @@ bool soft_cq_disarm(struct soft_cq *cq) {
 }
 
 int soft_destroy_cq(struct ibv_cq *ibcq) {
+    UNCANCELLED;
     struct soft_cq *cq = soft_cq_of(ibcq);
     if (soft_stale(cq))
         return EPERM;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/progress.h"
@@ -144,6 +145,7 @@ static int check(const struct ibv_cq_init_attr_ex *attr) {
 }
 
 struct ibv_cq_ex *soft_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr) {
+    UNCANCELLED;
     int err = check(attr);
     struct soft_reader *reader = err ? NULL : calloc(1, sizeof *reader);
     if (!reader) {
@@ -233,6 +235,7 @@ static void collect(struct soft_cq *cq, struct soft_qp *qp, uint32_t cqe) {
 
 /* A device refuses to make a CQ smaller than what is in it: EINVAL, and it stays as it is. */
 int soft_resize_cq(struct ibv_cq *ibcq, int cqe) {
+    UNCANCELLED;
     struct soft_cq *cq = soft_cq_of(ibcq);
     if (soft_stale(cq))
         return EPERM;

@@ -34,6 +34,7 @@
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"
+#include "soft/verbs/token.h"
 
 #define MAX_GIDS 16
 #define GUID 0x02534c5543450001ull
@@ -96,6 +97,7 @@ static void become(void) {
 }
 
 struct ibv_device **soft_get_device_list(int *num) {
+    UNCANCELLED;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, become);
     struct ibv_device **list = calloc(2, sizeof *list);
@@ -109,6 +111,7 @@ struct ibv_device **soft_get_device_list(int *num) {
 }
 
 void soft_free_device_list(struct ibv_device **list) {
+    UNCANCELLED;
     free(list);
 }
 
@@ -125,6 +128,7 @@ static void complain_of_profile(const char *unknown) {
 }
 
 struct ibv_context *soft_open_device(struct ibv_device *dev) {
+    UNCANCELLED;
     const char *unknown = soft_profile_unknown();
     if (dev != &device.ibv || unknown) {
         if (unknown)
@@ -184,6 +188,7 @@ free_context:
 }
 
 int soft_close_device(struct ibv_context *ibctx) {
+    UNCANCELLED;
     struct soft_context *ctx = soft_context_of(ibctx);
     if (soft_stale(ctx))
         return EPERM;
@@ -210,6 +215,7 @@ __be64 soft_device_guid(void) {
 }
 
 int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
+    UNCANCELLED;
     const struct soft_profile *like = soft_profile();
     if (soft_removed(ctx))
         return EIO;
@@ -253,6 +259,7 @@ int soft_query_device(struct ibv_context *ctx, struct ibv_device_attr *attr) {
 }
 
 int soft_query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *attr) {
+    UNCANCELLED;
     if (soft_removed(ctx))
         return EIO;
     if (port != 1)
@@ -286,6 +293,7 @@ static void gid_of(const struct sockaddr *sa, union ibv_gid *gid) {
 
 /* Index 0 is always valid: the first address that is not loopback, else 127.0.0.1. */
 int soft_query_gid(struct ibv_context *ctx, uint8_t port, int index, union ibv_gid *gid) {
+    UNCANCELLED;
     bool removed = soft_removed(ctx);
     if (removed || port != 1 || index < 0 || index >= MAX_GIDS) {
         errno = removed ? EIO : EINVAL;
@@ -355,14 +363,14 @@ void soft_async_event(struct ibv_context *ibctx, enum ibv_event_type type, void 
 }
 
 int soft_get_async_event(struct ibv_context *ibctx, struct ibv_async_event *event) {
+    UNCANCELLED;
     struct soft_context *ctx = soft_context_of(ibctx);
-    uint64_t token;
     if (soft_stale(ctx)) {
         errno = EPERM;
         return -1;
     }
     for (;;) {
-        if (read(ctx->ibv.async_fd, &token, sizeof token) != sizeof token)
+        if (!soft_token_take(ctx->ibv.async_fd, uncancelled_before))
             return -1;
         pthread_mutex_lock(&ctx->async.lock);
         struct soft_event_node *node = NULL;
@@ -384,6 +392,7 @@ int soft_get_async_event(struct ibv_context *ibctx, struct ibv_async_event *even
 }
 
 void soft_ack_async_event(struct ibv_async_event *event) {
+    UNCANCELLED;
     void *element = element_of(event);
     if (!element)
         return;

@@ -51,6 +51,7 @@ _Atomic uint32_t soft_mr_epoch;
 static uint32_t region_serial;
 
 struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
+    UNCANCELLED;
     struct soft_context *ctx = soft_context_of(ibctx);
     if (soft_stale(ctx)) {
         errno = EPERM;
@@ -73,6 +74,7 @@ struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
 }
 
 int soft_dealloc_pd(struct ibv_pd *ibpd) {
+    UNCANCELLED;
     struct soft_pd *pd = soft_pd_of(ibpd);
     if (soft_stale(pd))
         return EPERM;
@@ -219,6 +221,7 @@ void soft_mr_show(struct soft_mr *mr) {
 /* iova: what work requests will call addr. */
 struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t iova,
                                 int access) {
+    UNCANCELLED;
     struct soft_pd *pd = soft_pd_of(ibpd);
     int err = soft_mr_check(pd, addr, length, iova, access);
     if (err == 0)
@@ -397,14 +400,17 @@ static void *mem_alloc(size_t bytes, unsigned page_flags) {
 }
 
 void *soft_mem_alloc(size_t bytes) {
+    UNCANCELLED;
     return mem_alloc(bytes, 0);
 }
 
 void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2) {
+    UNCANCELLED;
     return mem_alloc(bytes, MFD_HUGETLB | page_log2 << MFD_HUGE_SHIFT);
 }
 
 void soft_mem_free(void *addr, size_t bytes) {
+    UNCANCELLED;
     soft_lock();
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr == addr) {

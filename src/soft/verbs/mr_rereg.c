@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/verbs/device.h"
@@ -45,6 +46,7 @@ static int check(const struct soft_mr *mr, int flags, const struct soft_pd *pd, 
 /* 0, or what the manual page lists, with errno; the registration is as it was then. */
 int soft_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *ibpd, void *addr, size_t length,
                   int access) {
+    UNCANCELLED;
     struct soft_mr *mr = soft_mr_of(ibmr);
     if (!sensible(ibmr, flags, ibpd, addr, length, access)) {
         errno = EINVAL;

@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
@@ -25,6 +26,7 @@
 #include "soft/verbs/qp.h"
 
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
+    UNCANCELLED;
     struct soft_pd *pd = soft_pd_of(ibpd);
     if (soft_stale(pd) || type != IBV_MW_TYPE_2 || !soft_profile()->windows) {
         errno = soft_stale(pd) ? EPERM : EOPNOTSUPP;
@@ -74,6 +76,7 @@ static void unbind(struct soft_mw *mw, struct soft_qp *qp) {
 }
 
 int soft_dealloc_mw(struct ibv_mw *ibmw) {
+    UNCANCELLED;
     struct soft_mw *mw = soft_mw_of(ibmw);
     if (soft_stale(mw))
         return EPERM;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/mpa.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
@@ -191,6 +192,7 @@ static void fill(struct soft_qp *qp, struct ibv_pd *ibpd, const struct ibv_qp_in
 }
 
 struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr) {
+    UNCANCELLED;
     struct soft_qp *qp = NULL;
     int err = check_init(soft_pd_of(ibpd), attr);
     if (!err)
@@ -287,6 +289,7 @@ void soft_qp_end_traffic(struct soft_qp *qp) {
 }
 
 int soft_destroy_qp(struct ibv_qp *ibqp) {
+    UNCANCELLED;
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
         return EPERM;
@@ -325,6 +328,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
 
 int soft_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
                   struct ibv_qp_init_attr *init) {
+    UNCANCELLED;
     (void)mask; /* everything is known at once */
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))

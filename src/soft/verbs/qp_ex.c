@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
@@ -303,6 +304,7 @@ static int plain_part(const struct ibv_qp_init_attr_ex *attr, struct ibv_qp_init
 }
 
 struct ibv_qp *soft_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr) {
+    UNCANCELLED;
     struct ibv_qp_init_attr plain;
     struct ibv_qp *qp = NULL;
     uint64_t ops;
@@ -344,6 +346,7 @@ void soft_batch_free(struct soft_qp *qp) {
 /* ---- on an id ------------------------------------------------------------------------------------------------ */
 
 int soft_cm_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr) {
+    UNCANCELLED;
     struct ibv_qp_init_attr plain;
     uint64_t ops = 0;
     int err = attr ? plain_part(attr, &plain, &ops) : EINVAL;
@@ -369,6 +372,7 @@ int soft_cm_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *attr
 }
 
 int soft_cm_create_srq_ex(struct rdma_cm_id *id, struct ibv_srq_init_attr_ex *attr) {
+    UNCANCELLED;
     const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD;
     if (!attr || (attr->comp_mask & ~known) ||
         ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && attr->srq_type != IBV_SRQT_BASIC)) {

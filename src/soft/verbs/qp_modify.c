@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/tcp.h"
 #include "soft/ipc/control_lock.h"
@@ -168,6 +169,7 @@ static void back_to_reset(struct soft_qp *qp) {
 }
 
 int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
+    UNCANCELLED;
     struct soft_qp *qp = soft_qp_of(ibqp);
     if (soft_stale(qp))
         return EPERM;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/soft.h"
@@ -21,6 +22,7 @@
 #include "soft/verbs/profile.h"
 
 struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
+    UNCANCELLED;
     struct soft_pd *pd = soft_pd_of(ibpd);
     const struct soft_profile *like = soft_profile();
     if (soft_stale(pd) || init->attr.max_wr == 0 || init->attr.max_wr > like->srq_wr_most ||
@@ -61,6 +63,7 @@ struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *i
 }
 
 int soft_destroy_srq(struct ibv_srq *ibsrq) {
+    UNCANCELLED;
     struct soft_srq *srq = soft_srq_of(ibsrq);
     if (soft_stale(srq))
         return EPERM;
@@ -85,6 +88,7 @@ void soft_srq_newest_first(struct ibv_srq *ibsrq) {
 }
 
 int soft_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask) {
+    UNCANCELLED;
     struct soft_srq *srq = soft_srq_of(ibsrq);
     if (soft_stale(srq))
         return EPERM;
@@ -108,6 +112,7 @@ int soft_modify_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr, int mask) 
 }
 
 int soft_query_srq(struct ibv_srq *ibsrq, struct ibv_srq_attr *attr) {
+    UNCANCELLED;
     struct soft_srq *srq = soft_srq_of(ibsrq);
     if (soft_stale(srq))
         return EPERM;
