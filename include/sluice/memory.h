@@ -140,7 +140,8 @@ typedef struct sluice_piece {
 
 /*
  * Sends one message made of up to SLUICE_PIECES_MAX pieces, as sluice_send(). The bytes of a region are
- * not copied: they must not change until the outcome is known, so give a tag. EINVAL: too many pieces,
+ * not copied: they must not change until the outcome is known, so give a tag. If they do, the peer may get any mixture of what
+ * they were and are; no session ends for it. EINVAL: too many pieces,
  * or one that is not within its region; EAGAIN, ENOMEM: as sluice_alloc(), for the bytes that are copied.
  * If a large message is a single piece of a region, the peer may read it with an rkey for these bytes alone,
  * which is void before the outcome; the region's rights are for tokens and do not matter here.

@@ -118,8 +118,8 @@ struct fabric_ops {
     void (*srq_newest_first)(struct ibv_srq *srq);
 
     /*
-     * An access flag of windows: the owner leaves the memory as it is while the window is bound, so that what the peer READs
-     * need not be copied. 0: the device has no such flag.
+     * An access flag of MRs and windows: the owner leaves the memory as it is while it is sent, or while the window is bound,
+     * so that it need not be copied. 0: the device has no such flag.
      */
     unsigned still_access;
 

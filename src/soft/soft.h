@@ -75,8 +75,8 @@ int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const ui
 int soft_post_words(struct ibv_qp *qp, const uint64_t *words, unsigned count, bool signalled,
                     uint64_t wr_id);
 /*
- * Ours alone, an access flag of memory windows: the owner leaves the memory as it is while the window is bound, so what a
- * peer READs of it over a socket is sent from where it lies. Else it is copied, as it may change between its sum and the socket.
+ * Ours alone, an access flag of MRs and of memory windows: the owner leaves the memory as it is while it is sent, or while the
+ * window is bound. So it goes to a socket from where it lies. Else it is copied, as it may change between its sum and the socket.
  */
 #define SOFT_ACCESS_STILL (1u << 28)
 /*

@@ -85,9 +85,13 @@ static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *
     batch->waited_for |= d->way == RNDV_BY_READ && !s->connection.copies;
 }
 
-/* The bytes that the peer is to READ: the message's payload, or its only part. */
+/*
+ * The bytes that the peer is to READ: the message's payload, which is the library's by now, or its only part, which the
+ * application should not change, but may.
+ */
 static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_part *part) {
-    struct mw_bytes of = {.bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ, .still = true};
+    struct mw_bytes of = {
+        .bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ, .still = part == NULL};
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
     of.mr = part ? part->region->mr : pool_mr(msg);
     return of;

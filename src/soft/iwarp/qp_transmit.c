@@ -66,11 +66,14 @@ static void request_framed(struct soft_qp *qp) {
         framed(qp);
 }
 
-/* Lists the payload of the next work request. False: a key does not cover it. */
+/*
+ * Lists the payload of the next work request, and says whether it may change or go until it is sent: a program may write to
+ * memory that it sends, and gets on a NIC what was there when it was read. False: a key does not cover it.
+ */
 static bool gather(struct soft_qp *qp, const struct soft_wqe *wqe,
-                   struct iovec piece[IWARP_TX_PIECES], unsigned *pieces) {
+                   struct iovec piece[IWARP_TX_PIECES], struct iwarp_tx_message *message) {
     const struct ibv_sge *sge = wqe_sges(qp, qp->sq_next);
-    *pieces = 0;
+    unsigned *pieces = &message->pieces;
     if (wqe->inlined) {
         piece[(*pieces)++] = (struct iovec){wqe_inline(qp, qp->sq_next), wqe->total};
         return true;
@@ -83,6 +86,10 @@ static bool gather(struct soft_qp *qp, const struct soft_wqe *wqe,
         if (!from)
             return false;
         piece[(*pieces)++] = (struct iovec){from, sge[i].length};
+        if (qp->tcp->tx.crc) { /* else the socket reads it, once */
+            message->changing |= !(mr->access & (int)SOFT_ACCESS_STILL);
+            message->unpinned |= message->changing && mr->region < 0;
+        }
     }
     return true;
 }
@@ -105,6 +112,20 @@ static bool sink_is_good(struct soft_qp *qp, const struct soft_wqe *wqe) {
             return false;
     }
     return true;
+}
+
+/* 8 MiB in all: peers that read nothing cannot hold more. Other connections copy to their own 16 KiB. */
+#define LENT_MAX 64u
+
+static struct iwarp_stock stock = {.bytes = IWARP_TX_LENT, .kept_max = 16, .lent_max = LENT_MAX};
+
+/* Lends memory for a long message that is copied, so that one system call sends more of it. */
+static void lend(struct iwarp_tx *tx, uint32_t bytes, bool copied) {
+    if (!copied || tx->lent || tx->open || bytes <= IWARP_TX_COPY_SEGMENT)
+        return;
+    uint8_t *lent = iwarp_stock_take(&stock);
+    if (lent)
+        iwarp_tx_lend(tx, lent);
 }
 
 static enum soft_outcome begin(struct soft_qp *qp, const struct iwarp_tx_message *message) {
@@ -205,8 +226,9 @@ static enum soft_outcome begin_request(struct soft_qp *qp, struct soft_wqe *wqe)
         return begin_immediate(qp, wqe);
     struct iovec piece[IWARP_TX_PIECES];
     struct iwarp_tx_message message = {.opcode = opcode_of(wqe), .piece = piece};
-    if (!gather(qp, wqe, piece, &message.pieces))
+    if (!gather(qp, wqe, piece, &message))
         return SOFT_BROKEN;
+    lend(&qp->tcp->tx, wqe->total, message.changing);
     if (message.opcode == IWARP_WRITE) {
         message.stag = soft_wqe_remote(qp, wqe)->rkey;
         message.offset = soft_wqe_remote(qp, wqe)->addr;
@@ -241,20 +263,6 @@ static bool next_request(struct soft_qp *qp) {
 static void answer_framed(struct soft_tcp *tcp) {
     tcp->answer_end[tcp->answer_at++ % SOFT_RD_ATOMIC] = tcp->tx.framed;
     tcp->sending = SOFT_TCP_NOTHING;
-}
-
-/* 8 MiB in all: peers that read no answers cannot hold more. Other connections copy to their own 16 KiB. */
-#define LENT_MAX 64u
-
-static struct iwarp_stock stock = {.bytes = IWARP_TX_LENT, .kept_max = 16, .lent_max = LENT_MAX};
-
-/* Lends memory for a long answer that is copied, so that one system call sends more of it. */
-static void lend(struct iwarp_tx *tx, uint32_t bytes, bool copied) {
-    if (!copied || tx->lent || tx->open || bytes <= IWARP_TX_COPY_SEGMENT)
-        return;
-    uint8_t *lent = iwarp_stock_take(&stock);
-    if (lent)
-        iwarp_tx_lend(tx, lent);
 }
 
 void soft_tcp_take_back_lent(struct soft_tcp *tcp) {
