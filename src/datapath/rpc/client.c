@@ -152,14 +152,14 @@ void rpc_client_unsent(struct sluice_loop *l, struct session *s, const struct sl
 
 /* ---- entries --------------------------------------------------------------------------------- */
 
-/* Microseconds left, as they travel. */
+/* Microseconds left, as they travel: RPC_LEFT_LATER is what 32 bits do not hold. */
 static uint64_t time_left(struct sluice_loop *l, const struct sluice_msg *msg) {
     if (likely(msg->tx.deadline_ns == 0))
         return 0;
     uint64_t now = loop_clock(l);
     uint64_t left = msg->tx.deadline_ns > now ? (msg->tx.deadline_ns - now + 999) / 1000 : 1;
     loop_deadline(l, msg->tx.deadline_ns);
-    return left < UINT32_MAX ? left : UINT32_MAX;
+    return left < RPC_LEFT_LATER ? left : RPC_LEFT_LATER;
 }
 
 bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,

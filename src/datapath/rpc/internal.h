@@ -15,6 +15,8 @@
 #include "datapath/rpc/server.h"
 #include "datapath/rx/receive.h"
 
+#define RPC_LEFT_LATER                                                                             \
+    UINT32_MAX           /* time left, in microseconds: more than this, so as good as no limit */
 #define RPC_IDS_MAX 256u /* an id has its entry in the lowest 8 bits */
 #define RPC_ID_BITS 8u   /* and a count in the rest */
 #define CANCELS_MAX 256u /* tags that wait for the loop: more requests cannot be in flight */

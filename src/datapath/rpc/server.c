@@ -167,7 +167,7 @@ static __attribute__((noinline)) bool is_over(struct sluice_loop *l, struct sess
     struct rpc_server *v = rpc_server_of(s);
     uint32_t index = (uint32_t)(inbound - v->inbound), code = 0;
     inbound->deadline_ns = 0;
-    if (left_us != 0) {
+    if (left_us != 0 && left_us != RPC_LEFT_LATER) {
         /* A frame that was held has the time it arrived at. */
         uint64_t now = loop_clock(l);
         inbound->deadline_ns = (msg->rx.arrived_ns ? msg->rx.arrived_ns : now) + left_us * 1000;

@@ -39,12 +39,23 @@ PAIR_WITH(pair_connected, the_time_that_is_left_travels_with_the_request) {
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
     sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
     assert_uint_in_range(event.value, deadline, deadline + PAIR_LIMIT_NS);
-    /* More than 32 bits of microseconds hold. */
-    deadline = pair_now(NULL) + 10000 * SECOND;
-    assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.deadline_ns = deadline)), 0);
-    event = pair_expect(p, &p->a, SLUICE_REQUEST);
-    assert_uint_in_range(event.value, pair_now(NULL) + 4200 * SECOND,
-                         pair_now(NULL) + 4300 * SECOND);
+}
+
+/* What 32 bits of microseconds do not hold is no hour and eleven minutes: nothing is dropped by then. */
+PAIR_WITH(pair_connected, a_deadline_that_is_hours_away_drops_nothing) {
+    struct pair *p = *state;
+    const uint64_t deadlines[] = {pair_now(NULL) + 5000 * SECOND, pair_now(NULL) + 10000 * SECOND,
+                                  UINT64_MAX};
+    for (unsigned i = 0; i < sizeof deadlines / sizeof *deadlines; i++) {
+        assert_int_equal(
+            pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadlines[i])), 0);
+        sluice_event event = pair_expect(p, &p->a, SLUICE_REQUEST);
+        assert_true(event.value == 0);
+        sluice_msg *reply;
+        assert_int_equal(sluice_alloc(p->a.node, 1, &reply), 0);
+        assert_int_equal(sluice_reply(event.session, event.token, reply), 0);
+        pair_expect(p, &p->b, SLUICE_REPLY);
+    }
 }
 
 TEST(dead_work_is_not_delivered) {
