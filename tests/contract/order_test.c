@@ -342,11 +342,21 @@ static void take_in_order(struct side *s, struct ibv_cq *scq, struct ibv_cq *rcq
     assert_int_equal(seen[0], SEND);
 }
 
+/* Of the software device, where it is not steady yet where threads sleep: docs/soft-device.md. */
+static bool is_asked_for(void) {
+#ifdef CONTRACT_SOFT
+    const char *text = getenv("SLUICE_SOFT_ORDER");
+    return text && strcmp(text, "all") == 0;
+#else
+    return true;
+#endif
+}
+
 static void no_answer_overtakes(void **state) {
     struct side s = {.row = *(const struct row *)*state, .events = ct_channel()};
     const struct row *row = &s.row;
     s.qps = row->two_qps ? QPS : 1;
-    if (row->two_qps && !facts.orders_queue_pairs) {
+    if (row->two_qps && !(facts.orders_queue_pairs && is_asked_for())) {
         rdma_destroy_event_channel(s.events);
         ct_skip("what came by one queue pair says nothing of another");
     }

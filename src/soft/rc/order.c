@@ -5,9 +5,12 @@
  * The sends of other queue pairs are completed under their locks, which are tried only: a thread that has one QP's lock
  * waits for no other's. If one is taken, the messages wait for the next poll, or for the engine.
  */
+#define _GNU_SOURCE /* secure_getenv */
 #include "soft/rc/order.h"
 
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "soft/rc/completer.h"
 #include "soft/rc/qp_timer.h"
@@ -16,6 +19,7 @@
 #include "soft/verbs/cq_pollset.h"
 
 _Atomic unsigned soft_order_count;
+static atomic_bool across; /* between queue pairs, too */
 
 /* Inside of a QP's lock; those of others are tried with it held. */
 static soft_spin list_lock;
@@ -32,7 +36,9 @@ static bool tell_one(struct soft_qp *qp) {
 
 /* One that was alone relied on that: what it took is told before there is another way to answer. */
 void soft_order_join(struct soft_qp *qp) {
+    const char *text = secure_getenv("SLUICE_SOFT_ORDER");
     spin_lock(&list_lock);
+    st(across, text && strcmp(text, "all") == 0);
     cds_list_add_tail(&qp->order_link, &list);
     atomic_fetch_add(&soft_order_count, 1);
     while (ld(soft_order_count) == 2 &&
@@ -58,7 +64,7 @@ void soft_order_forked(void) {
 }
 
 void soft_order_tell(struct soft_qp *qp) {
-    if (atomic_load_explicit(&soft_order_count, memory_order_relaxed) > 1)
+    if (ld(soft_order_count) > 1 && ld(across))
         soft_qp_flush_ack(qp);
 }
 
@@ -164,7 +170,7 @@ static uint32_t visible_end(const struct soft_qp *qp) {
 /* A part of a message is enough: all of it was posted before. */
 uint32_t soft_order_until(struct soft_qp *qp, struct sink *sink) {
     spin_assert_held(&qp->lock);
-    if (__builtin_expect(ld(soft_order_count) == 1, 1))
+    if (__builtin_expect(ld(soft_order_count) == 1 || !ld(across), 1))
         return ld(qp->rx_pos) + SOFT_RING_SLOTS;
     uint32_t until = visible_end(qp);
     qp->held_back = false;

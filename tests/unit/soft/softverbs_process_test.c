@@ -414,6 +414,7 @@ static void a_send_fails_in_time(int fd) {
 TEST(a_childs_sends_fail_in_time_while_its_parents_wait) {
     if (!MAY_START_THREADS)
         skip();
+    setenv("SLUICE_SOFT_ORDER", "all", 1); /* it looks at other queue pairs */
     sv_pair(&inherited, SV_OPTIONS(.recvs = 1), &partner, SV_OPTIONS(.recvs = 1));
     assert_int_equal(sv_send(&inherited, 1, 0, 8, IBV_SEND_SIGNALED), 0);
     soft_lock(); /* the timer runs at the fork */
@@ -448,6 +449,7 @@ TEST(a_forked_child_completes_no_sends_of_its_parent) {
     assert_int_equal(sv_recv(&partner, 1, 0, 64), 0);
     assert_int_equal(sv_poll(inherited.scq).status, IBV_WC_SUCCESS);
     sv_unpair(&inherited, &partner);
+    unsetenv("SLUICE_SOFT_ORDER");
 }
 
 /* fork() takes no lock of another thread with it into the child. */
