@@ -86,9 +86,9 @@ typedef enum sluice_event_type {
     SLUICE_WRITABLE = 5, /* after SLUICE_EAGAIN, once per episode: there is room again */
     SLUICE_WAKE = 6,     /* sluice_wake() was called on this loop */
     SLUICE_CONNECT = 7,  /* a peer asks to connect (listeners with SLUICE_ASK): peer */
-    SLUICE_REQUEST =
-        8, /* a request of the peer: msg, token, value = deadline on this clock, or 0: none, or more
-                            than 71 minutes away; it has exactly one answer, sluice_reply() or sluice_reply_error() */
+    SLUICE_REQUEST = 8,  /* a request of the peer: msg, token, value = deadline on this clock, 0 if
+                            none or more than 71 minutes away; it has exactly one answer,
+                            sluice_reply() or sluice_reply_error() */
     SLUICE_REPLY = 9,    /* the one outcome of a request of mine: tag, status; msg if status is 0;
                             vendor = the code of sluice_reply_error() if it is EREJECTED */
     SLUICE_LARGE = 10,   /* links with SLUICE_RECEIVE_INTO: a large message of value bytes waits for
