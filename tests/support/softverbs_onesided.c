@@ -2,6 +2,10 @@
 /* softverbs_onesided.c - see softverbs_onesided.h. */
 #include "support/softverbs_onesided.h"
 
+#include <sched.h>
+
+#include "soft/rc/process_copy.h"
+
 const char *const onesided_way_name[WAYS] = {"mapped", "process", "ring"};
 
 void onesided_to_rts(struct sv_end *e, uint32_t dest, int access, uint8_t depth) {
@@ -14,6 +18,24 @@ void onesided_to_rts(struct sv_end *e, uint32_t dest, int access, uint8_t depth)
     attr = sv_attr(e, IBV_QPS_RTS, 0);
     attr.max_rd_atomic = depth;
     must(soft_modify_qp(e->qp, &attr, SV_RTS_MASK) == 0);
+}
+
+/* There is a thread that copies, and the kernel lets it: a byte was read. */
+static void reach_process(struct sv_end *e) {
+    struct soft_qp *qp = soft_qp_of(e->qp);
+    static uint8_t from = 1, to;
+    struct iovec iov = {&to, 1};
+    const struct process_piece piece = {.iov = &iov, .count = 1, .addr = &from, .bytes = 1};
+    uint32_t bytes;
+    for (bool given = false, over = false; !over; sched_yield()) {
+        spin_lock(&qp->lock);
+        if (!given)
+            given = soft_process_copy_give(qp, &piece);
+        else
+            over = soft_process_copy_take(qp, &bytes) != PROCESS_COPY_UNDER_WAY;
+        spin_unlock(&qp->lock);
+    }
+    must(ld(qp->link_peer->reach) == PROCESS_REACHED && to == 1);
 }
 
 void onesided_open_bytes(struct onesided *p, size_t bytes, enum way way, int qp_access,
@@ -32,8 +54,10 @@ void onesided_open_bytes(struct onesided *p, size_t bytes, enum way way, int qp_
         sv_until(atomic_load(&peer->regions[soft_mr_of(p->open)->region].writable));
     else if (way == MAPPED)
         sv_until(atomic_load(&peer->regions[soft_mr_of(p->open)->region].addr) != NULL);
+    if (way == PROCESS)
+        reach_process(&p->a);
     if (way == RING)
-        atomic_store(&peer->vm_ok, false);
+        atomic_store(&peer->reach, PROCESS_CLOSED);
 }
 
 void onesided_open(struct onesided *p, enum way way, int qp_access, int mr_access, uint8_t depth) {

@@ -34,6 +34,7 @@
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/rc/qp_bell.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
@@ -207,6 +208,7 @@ static void *engine_main(void *unused) {
         engine.batch_count = 0;
         soft_fence_if_wanted();
         soft_qp_timer_if_wanted();
+        soft_process_copy_if_wanted();
         soft_bells_if_wanted();
         if (soft_name_search_if_done())
             soft_ud_on_names();
@@ -234,9 +236,11 @@ static void fork_prepare(void) {
     pthread_mutex_lock(&engine.life);
     soft_lock();
     soft_untrusted_fd_fork(true);
+    soft_process_copy_fork(true);
 }
 
 static void fork_parent(void) {
+    soft_process_copy_fork(false);
     soft_untrusted_fd_fork(false);
     soft_unlock();
     pthread_mutex_unlock(&engine.life);
@@ -274,6 +278,7 @@ static void fork_child(void) {
     soft_fault_forked();
     soft_ctl_forked();
     soft_address_watch_forked();
+    soft_process_copy_forked();
     soft_untrusted_fd_forked();
     soft_name_search_forked();
     soft_lock_forked();
@@ -361,6 +366,7 @@ void soft_engine_put(void) {
         pthread_join(engine.thread, NULL);
         engine.running = false;
         soft_name_search_stop();
+        soft_process_copy_stop();
         soft_lock();
         soft_ctl_stop();
         soft_address_watch_stop();

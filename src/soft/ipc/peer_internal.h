@@ -59,8 +59,10 @@ struct soft_peer {
     struct soft_shm_page *shm_page;
     const struct soft_key *_Atomic keys; /* its key table; NULL: other uid, or not there yet */
     bool keys_sent;
-    _Atomic bool vm_ok; /* process_vm reaches its memory: probed */
+    _Atomic uint8_t reach; /* enum process_reach */
+    uint64_t probe_at;     /* where its uuid lies in its memory; set before `keys` */
     struct soft_qp *qps;
+    unsigned linked_qps;         /* that write rings of it */
     struct cds_list_head out;    /* what the socket did not take yet */
     unsigned out_count, out_fds; /* messages that wait, and descriptors with them */
     struct soft_timer out_retry;

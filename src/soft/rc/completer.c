@@ -13,6 +13,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
@@ -73,6 +74,15 @@ void soft_qp_fail(struct soft_qp *qp) {
     soft_qp_attend(qp);
 }
 
+/* No thread touches memory of what is posted any more. Else the tick looks again. */
+static bool copies_no_more(struct soft_qp *qp) {
+    if (__builtin_expect(!qp->copy, 1) || soft_process_copy_leave(qp))
+        return true;
+    st(qp->need_tick, true);
+    soft_qp_timer_want();
+    return false;
+}
+
 bool soft_flush(struct soft_qp *qp, struct sink *sink) {
     spin_assert_held(&qp->lock);
     /* Sends acknowledged before complete as such; from the first flush on no send does any more. */
@@ -84,6 +94,8 @@ bool soft_flush(struct soft_qp *qp, struct sink *sink) {
         soft_qp_timer_want();
         return false;
     }
+    if (!copies_no_more(qp))
+        return false;
     qp->flushing = true;
     bool solicited = soft_profile()->flush_is_solicited;
     st(qp->awaited, false);
@@ -132,6 +144,8 @@ static enum ibv_wc_status told(const struct soft_qp *qp, enum ibv_wc_status stat
 
 /* The send at the head ends with this status and takes the QP down. False: no room yet. */
 static bool fail_head(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
+    if (!copies_no_more(qp))
+        return false;
     if (!room(sink, qp->ibv.send_cq)) {
         soft_qp_attend(qp);
         return false;

@@ -101,7 +101,7 @@ static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     soft_qp_progress(qp);
     spin_lock(&qp->lock);
     bool sends = (qp->state == IBV_QPS_RTS && qp->sq_head != qp->sq_tail) || qp->fault.holding;
-    bool again = sends || qp->leaving.seen || qp->rx_inside.seen || qp->held_back;
+    bool again = sends || qp->leaving.seen || qp->rx_inside.seen || qp->held_back || qp->copy;
     bool lose = sends && qp->unreliable && loses_patience(qp, now);
     enum ibv_wc_status status = sends && !qp->unreliable ? patience(qp, now) : IBV_WC_SUCCESS;
     if (status != IBV_WC_SUCCESS)

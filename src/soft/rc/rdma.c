@@ -39,8 +39,6 @@
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
-#define TOUCH_PIECE (1u << 20) /* bytes copied in one stay in the target's memory: about 0.1 ms */
-
 /* ---- mapped path -------------------------------------------------------------------------------- */
 
 /*
@@ -128,32 +126,6 @@ static bool access_mapped(struct soft_qp *qp, const struct soft_wqe *wqe, const 
     uint64_t old = atomic_run((uint64_t *)(void *)addr, wqe->opcode == IBV_WR_ATOMIC_CMP_AND_SWP,
                               to->compare_add, to->swap);
     return soft_scatter_local(qp, wqe, sge, 0, &old, sizeof old);
-}
-
-/*
- * A long access is copied in pieces, and between two the target may revoke its key: the target waits for one piece
- * at most. The key is checked before each. False: the whole has to be done again, another way or later.
- */
-static bool touch_pieces(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
-                         const struct ibv_sge *sge, const uint8_t *inlined, enum rkey_reach *how,
-                         uint8_t *addr) {
-    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
-    uint32_t at = 0;
-    enum ibv_wc_status status = IBV_WC_SUCCESS;
-    for (;;) {
-        uint32_t left = wqe->total - at, n = left < TOUCH_PIECE ? left : TOUCH_PIECE;
-        status = soft_rdma_piece(qp, wqe, sge, inlined, *how, at, n, addr);
-        at += n;
-        if (status != IBV_WC_SUCCESS || at == wqe->total)
-            break;
-        rkey_reach_end(ring);
-        rkey_reach_begin(qp, ring);
-        *how = rkey_reach(qp, wqe->opcode, to->addr + at, to->rkey, wqe->total - at, &addr);
-        if ((*how != REACH_MAPPED && *how != REACH_PROCESS) || ld(ring->rx.down) != 0)
-            return false;
-    }
-    wqe->status = (uint8_t)status;
-    return true;
 }
 
 /* ---- requests through the ring ------------------------------------------------------------------ */
@@ -250,65 +222,99 @@ static bool sink_allows(const struct soft_qp *qp, const struct soft_wqe *wqe,
     return true;
 }
 
+/* All of it was done without the ring, or failed. */
+static enum soft_outcome direct_over(struct soft_qp *qp, struct soft_ring *ring,
+                                     struct soft_wqe *wqe) {
+    bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    if (qp->unreliable && wqe->status != IBV_WC_SUCCESS && wqe->status != IBV_WC_LOC_PROT_ERR) {
+        wqe->status = IBV_WC_SUCCESS; /* the target's trouble */
+        return violation(qp, ring, wqe, SOFT_NAK_REMOTE_OPERATION);
+    }
+    if (wqe->status != IBV_WC_SUCCESS)
+        return SOFT_BROKEN;
+    if (!imm)
+        return SOFT_SENT;
+    if (slot_room(qp) < 1)
+        return SOFT_NO_ROOM;
+    struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+    struct soft_reth reth = {.length = wqe->total};
+    slot_write(&w, &reth, sizeof reth);
+    slot_head(qp, ring, 1, SOFT_OP_WRITE_DONE,
+              SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM |
+                  (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
+              sizeof reth, wqe->imm);
+    return SOFT_SENT;
+}
+
+/* Before anything of it is done. False: it may not begin, and *outcome says what becomes of it. */
+static bool may_begin(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                      const struct ibv_sge *sge, enum soft_outcome *outcome) {
+    uint32_t granted = atomic_load_explicit(&ring->rx.access, memory_order_relaxed);
+    bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    if (((wqe->flags & IBV_SEND_FENCE) && qp->waiting) || (imm && slot_room(qp) < 1))
+        *outcome = SOFT_NO_ROOM;
+    else if (!sink_allows(qp, wqe, sge))
+        *outcome = SOFT_BROKEN; /* LOC_PROT_ERR */
+    else if (!is_write(wqe->opcode) && (granted >> 16 == 0 || qp->attr.max_rd_atomic == 0))
+        *outcome = violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
+    else if (is_atomic(wqe->opcode) && soft_wqe_remote(qp, wqe)->addr % 8 != 0)
+        *outcome = violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
+    else if (!((int)granted & rkey_reach_needs(wqe->opcode)))
+        *outcome = violation(qp, ring, wqe, (enum soft_nak)soft_profile()->no_right_nak);
+    else
+        return true;
+    return false;
+}
+
+/* Without the ring, where memory of the target can be reached so. False: through the ring. */
+static bool direct(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                   const struct ibv_sge *sge, const uint8_t *inlined, enum soft_outcome *outcome) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    bool behind = qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0;
+    *outcome = SOFT_NO_ROOM;
+    slot_publish(qp, ring); /* what was posted before can be polled before this is visible */
+    rkey_reach_begin(qp, ring);
+    uint8_t *addr = NULL;
+    enum rkey_reach how =
+        rkey_reach(qp, wqe->opcode, to->addr + wqe->sent, to->rkey, wqe->total - wqe->sent, &addr);
+    bool reached = how == REACH_MAPPED || how == REACH_PROCESS;
+    /* A target that has left its states executes nothing; the send fails as soon as that is seen. */
+    bool wait = reached && (behind || ld(ring->rx.stalled) != 0 || ld(ring->rx.down) != 0);
+    if (how == REACH_PROCESS && !wait) {
+        if (soft_rdma_process(qp, ring, wqe, sge, inlined, addr))
+            return true;
+        if (wqe->status == IBV_WC_SUCCESS)
+            return false;
+        *outcome = direct_over(qp, ring, wqe);
+        return true;
+    }
+    if (how == REACH_MAPPED && !wait) {
+        if (wqe->sent || wqe->total > SOFT_TOUCH_PIECE)
+            wait = !soft_rdma_mapped(qp, ring, wqe, sge, inlined, &how, addr);
+        else if (!access_mapped(qp, wqe, sge, inlined, addr))
+            wqe->status = IBV_WC_LOC_PROT_ERR;
+    }
+    rkey_reach_end(ring);
+    if (how == REACH_REFUSED)
+        *outcome = violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
+    else if (how != REACH_RING && !wait)
+        *outcome = direct_over(qp, ring, wqe);
+    return how != REACH_RING;
+}
+
 enum soft_outcome soft_rdma(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
                             const struct ibv_sge *sge, const uint8_t *inlined) {
-    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
-    uint32_t granted = atomic_load_explicit(&ring->rx.access, memory_order_relaxed);
     bool write = is_write(wqe->opcode);
     if (!wqe->started) {
-        if ((wqe->flags & IBV_SEND_FENCE) && qp->waiting)
+        if (__builtin_expect(qp->copy != NULL, 0) && !soft_rdma_process_over(qp, wqe))
             return SOFT_NO_ROOM;
-        if (!sink_allows(qp, wqe, sge))
-            return SOFT_BROKEN; /* LOC_PROT_ERR */
-        if (!write && (granted >> 16 == 0 || qp->attr.max_rd_atomic == 0))
-            return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
-        if (is_atomic(wqe->opcode) && to->addr % 8 != 0)
-            return violation(qp, ring, wqe, SOFT_NAK_INVALID_REQUEST);
-        if (!((int)granted & rkey_reach_needs(wqe->opcode)))
-            return violation(qp, ring, wqe, (enum soft_nak)soft_profile()->no_right_nak);
-        bool behind = qp->one_sided_ring && (int32_t)(ld(qp->tx_acked) - qp->one_sided_end) < 0;
-        bool imm = wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
-        if (imm && slot_room(qp) < 1)
-            return SOFT_NO_ROOM;
-        slot_publish(qp, ring); /* what was posted before can be polled before this is visible */
-        rkey_reach_begin(qp, ring);
-        uint8_t *addr = NULL;
-        enum rkey_reach how = rkey_reach(qp, wqe->opcode, to->addr, to->rkey, wqe->total, &addr);
-        bool direct = how == REACH_MAPPED || how == REACH_PROCESS;
-        /* A target that has left its states executes nothing; the send fails as soon as that is seen. */
-        bool wait = direct && (behind || ld(ring->rx.stalled) != 0 || ld(ring->rx.down) != 0);
-        if (direct && !wait) {
-            if (how == REACH_PROCESS || wqe->total > TOUCH_PIECE) {
-                wait = !touch_pieces(qp, ring, wqe, sge, inlined, &how, addr);
-                direct = how == REACH_MAPPED || how == REACH_PROCESS;
-            } else if (!access_mapped(qp, wqe, sge, inlined, addr)) {
-                wqe->status = IBV_WC_LOC_PROT_ERR;
-            }
-        }
-        rkey_reach_end(ring);
-        if (how == REACH_REFUSED)
-            return violation(qp, ring, wqe, SOFT_NAK_REMOTE_ACCESS);
-        if (wait && direct)
-            return SOFT_NO_ROOM;
-        if (direct) {
-            if (qp->unreliable && wqe->status != IBV_WC_SUCCESS &&
-                wqe->status != IBV_WC_LOC_PROT_ERR) {
-                wqe->status = IBV_WC_SUCCESS; /* the target's trouble */
-                return violation(qp, ring, wqe, SOFT_NAK_REMOTE_OPERATION);
-            }
-            if (wqe->status != IBV_WC_SUCCESS)
-                return SOFT_BROKEN;
-            if (imm) {
-                struct soft_writer w = {.ring = ring, .index = qp->tx_index};
-                struct soft_reth reth = {.length = wqe->total};
-                slot_write(&w, &reth, sizeof reth);
-                slot_head(qp, ring, 1, SOFT_OP_WRITE_DONE,
-                          SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM |
-                              (wqe->flags & IBV_SEND_SOLICITED ? SOFT_F_SOLICITED : 0),
-                          sizeof reth, wqe->imm);
-            }
-            return SOFT_SENT;
-        }
+        if (wqe->status != IBV_WC_SUCCESS || (wqe->sent && wqe->sent == wqe->total))
+            return direct_over(qp, ring, wqe);
+        enum soft_outcome outcome = SOFT_NO_ROOM;
+        if (!may_begin(qp, ring, wqe, sge, &outcome) ||
+            direct(qp, ring, wqe, sge, inlined, &outcome))
+            return outcome;
+        wqe->sent = 0;
     }
     enum soft_outcome outcome = write ? write_stream(qp, ring, wqe, sge, inlined)
                                       : ask(qp, ring, wqe, (uint32_t)qp->sq_next);

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rdma_piece.c - copying a part of a long WRITE or READ, between buffers here and memory of the target.
- *
- * Private memory of a process of our uid is reached with process_vm_writev and process_vm_readv, once
- * a probe has shown that the kernel lets us and that the pid is the process we talk to.
+ * rdma_piece.c - copying parts of a long WRITE or READ, between buffers here and memory of the target.
  *
  * Owner: the QP's lock.
  */
-#define _GNU_SOURCE
 #include "soft/rc/rdma_piece.h"
 
-#include <errno.h>
 #include <stdbool.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/uio.h>
 
-#include "soft/ipc/peer_internal.h"
+#include "soft/ipc/spinlock.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/store_ordered.h"
 #include "soft/verbs/mr.h"
@@ -48,33 +45,6 @@ static unsigned local_piece(const struct soft_qp *qp, const struct soft_wqe *wqe
     return n ? 0 : count;
 }
 
-/*
- * Private memory of a process of our uid, through the kernel. Fails with REM_OP_ERR when the
- * target has unmapped what it registered. A target that died is one that does not answer.
- */
-static enum ibv_wc_status copy_process(struct soft_qp *qp, bool write, struct iovec *iov,
-                                       unsigned n, uint8_t *addr, size_t left) {
-    while (left) {
-        struct iovec remote = {addr, left};
-        ssize_t got = write ? process_vm_writev(qp->link_peer->pid, iov, n, &remote, 1, 0)
-                            : process_vm_readv(qp->link_peer->pid, iov, n, &remote, 1, 0);
-        if (got <= 0)
-            return got < 0 && errno == ESRCH ? IBV_WC_RETRY_EXC_ERR : IBV_WC_REM_OP_ERR;
-        left -= (size_t)got;
-        addr += got;
-        while (n && (size_t)got >= iov->iov_len) {
-            got -= (ssize_t)iov->iov_len;
-            iov++;
-            n--;
-        }
-        if (n && got) {
-            iov->iov_base = (uint8_t *)iov->iov_base + got;
-            iov->iov_len -= (size_t)got;
-        }
-    }
-    return IBV_WC_SUCCESS;
-}
-
 static void copy_mapped(bool write, const struct iovec *iov, unsigned n, uint8_t *addr, bool last) {
     for (unsigned i = 0; i < n; i++) {
         if (write)
@@ -85,16 +55,77 @@ static void copy_mapped(bool write, const struct iovec *iov, unsigned n, uint8_t
     }
 }
 
-enum ibv_wc_status soft_rdma_piece(struct soft_qp *qp, const struct soft_wqe *wqe,
-                                   const struct ibv_sge *sge, const uint8_t *inlined,
-                                   enum rkey_reach how, uint32_t at, uint32_t n, uint8_t *addr) {
+static enum ibv_wc_status mapped_piece(struct soft_qp *qp, const struct soft_wqe *wqe,
+                                       const struct ibv_sge *sge, const uint8_t *inlined,
+                                       uint32_t at, uint32_t n, uint8_t *addr) {
     struct iovec iov[SOFT_MAX_SGE];
-    bool write = is_write(wqe->opcode);
     unsigned count = local_piece(qp, wqe, sge, inlined, at, n, iov);
     if (count == 0)
         return IBV_WC_LOC_PROT_ERR;
-    if (how == REACH_PROCESS)
-        return copy_process(qp, write, iov, count, addr, n);
-    copy_mapped(write, iov, count, addr, at + n == wqe->total);
+    copy_mapped(is_write(wqe->opcode), iov, count, addr, at + n == wqe->total);
     return IBV_WC_SUCCESS;
+}
+
+static uint32_t next_piece(const struct soft_wqe *wqe, uint32_t at) {
+    return wqe->total - at < SOFT_TOUCH_PIECE ? wqe->total - at : SOFT_TOUCH_PIECE;
+}
+
+bool soft_rdma_mapped(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                      const struct ibv_sge *sge, const uint8_t *inlined, enum rkey_reach *how,
+                      uint8_t *addr) {
+    const struct soft_wqe_remote *to = soft_wqe_remote(qp, wqe);
+    uint32_t at = wqe->sent;
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    for (;;) {
+        uint32_t n = next_piece(wqe, at);
+        status = mapped_piece(qp, wqe, sge, inlined, at, n, addr);
+        at += n;
+        if (status != IBV_WC_SUCCESS || at == wqe->total)
+            break;
+        rkey_reach_end(ring);
+        rkey_reach_begin(qp, ring);
+        *how = rkey_reach(qp, wqe->opcode, to->addr + at, to->rkey, wqe->total - at, &addr);
+        if (*how != REACH_MAPPED || ld(ring->rx.down) != 0)
+            return false;
+    }
+    wqe->status = (uint8_t)status;
+    return true;
+}
+
+bool soft_rdma_process(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *wqe,
+                       const struct ibv_sge *sge, const uint8_t *inlined, uint8_t *addr) {
+    struct iovec iov[SOFT_MAX_SGE];
+    struct process_piece piece = {.write = is_write(wqe->opcode),
+                                  .inlined = inlined != NULL,
+                                  .iov = iov,
+                                  .addr = addr,
+                                  .bytes = next_piece(wqe, wqe->sent)};
+    piece.count = local_piece(qp, wqe, sge, inlined, wqe->sent, piece.bytes, iov);
+    if (piece.count == 0)
+        wqe->status = IBV_WC_LOC_PROT_ERR;
+    else if (soft_process_copy_give(qp, &piece))
+        return true;
+    rkey_reach_end(ring);
+    return false;
+}
+
+bool soft_rdma_process_over(struct soft_qp *qp, struct soft_wqe *wqe) {
+    uint32_t bytes;
+    switch (soft_process_copy_take(qp, &bytes)) {
+    case PROCESS_COPY_UNDER_WAY:
+        return false;
+    case PROCESS_COPY_DONE:
+        wqe->sent += bytes;
+        break;
+    case PROCESS_COPY_FAULT:
+        wqe->status = IBV_WC_REM_OP_ERR;
+        break;
+    case PROCESS_COPY_DEAD: /* one that does not answer */
+        wqe->status = IBV_WC_RETRY_EXC_ERR;
+        break;
+    case PROCESS_COPY_CLOSED:
+        wqe->sent = 0; /* all of it through the ring */
+        break;
+    }
+    return true;
 }

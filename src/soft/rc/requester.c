@@ -249,7 +249,8 @@ static enum soft_outcome transmit_uc(struct soft_qp *qp, struct soft_ring *ring,
     }
     enum soft_outcome outcome =
         ring || local ? transmit_one(qp, ring, wqe, sge, inlined) : SOFT_NO_ROOM;
-    if (outcome == SOFT_NO_ROOM && !local && qp->impatient && wqe->sent == 0 && !wqe->started) {
+    if (outcome == SOFT_NO_ROOM && !local && qp->impatient && wqe->sent == 0 && !wqe->started &&
+        !qp->copy) {
         soft_drop(qp, SOFT_DROP_NO_ROOM);
         return SOFT_SENT;
     }

@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/memory_file.h"
@@ -89,6 +88,12 @@ static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
     return fd;
 }
 
+static _Atomic unsigned linked_processes; /* changes: control lock */
+
+unsigned soft_linked_processes(void) {
+    return ld(linked_processes);
+}
+
 /* The peer's ring becomes ours to write. */
 static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer *peer,
                    const uint32_t cqs[2], uint32_t pd) {
@@ -97,6 +102,8 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     qp->remote_pd = pd;
     /* Two processes may have two connections. Regions and bells go by the one that carried LINK. */
     qp->link_peer = soft_peer_hold(peer);
+    if (peer->linked_qps++ == 0)
+        st(linked_processes, ld(linked_processes) + 1);
     qp->peer_recv_armed = &peer->shm_page->cq[cqs[0] % SOFT_SHM_PAGE_CQS].armed;
     qp->peer_send_armed = &peer->shm_page->cq[cqs[1] % SOFT_SHM_PAGE_CQS].armed;
     qp->fence_free = peer->fence_free;
@@ -196,6 +203,8 @@ void soft_ring_exchange_close(struct soft_qp *qp) {
         munmap(rx, SOFT_RING_BYTES);
     if (tx)
         munmap(tx, SOFT_RING_BYTES);
+    if (link_peer && --link_peer->linked_qps == 0)
+        st(linked_processes, ld(linked_processes) - 1);
     soft_peer_release(peer);
     soft_peer_release(link_peer);
 }
@@ -345,15 +354,6 @@ static void announce_keys(struct soft_peer *peer) {
     peer->keys_sent = soft_peer_send(peer, SOFT_MSG_KEYS, &msg, sizeof msg, fd) == 0;
 }
 
-/* Reads the peer's uuid from its own memory: allowed, and really that process? */
-static bool probe(const struct soft_peer *peer, uint64_t addr) {
-    uint8_t uuid[16];
-    struct iovec local = {uuid, sizeof uuid}, remote = {(void *)(uintptr_t)addr, sizeof uuid};
-    return peer->pid > 0 &&
-           process_vm_readv(peer->pid, &local, 1, &remote, 1, 0) == (ssize_t)sizeof uuid &&
-           memcmp(uuid, peer->uuid, sizeof uuid) == 0;
-}
-
 static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) {
     if (fd < 0 || !peer->own || atomic_load(&peer->keys) ||
         !soft_untrusted_fd_memory(fd, SOFT_KEYS_BYTES))
@@ -361,7 +361,7 @@ static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) 
     void *addr = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ, MAP_SHARED, fd, 0);
     if (addr == MAP_FAILED)
         return;
-    st(peer->vm_ok, probe(peer, msg->probe));
+    peer->probe_at = msg->probe; /* a thread that may wait reads it: process_copy.h */
     atomic_store_explicit(&peer->keys, addr, memory_order_release);
 }
 

@@ -27,5 +27,7 @@ void soft_ring_exchange_on_greeting(struct soft_peer *peer);
 void soft_ring_exchange_region_added(int index);
 void soft_ring_exchange_region_removed(int index);
 void soft_ring_exchange_region_writable(int index);
+/* Processes, this one among them, whose memory queue pairs of ours may name. A hint, any thread. */
+unsigned soft_linked_processes(void);
 
 #endif

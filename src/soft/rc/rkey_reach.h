@@ -20,6 +20,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/rdma.h"
 #include "soft/verbs/qp.h"
 
@@ -88,7 +89,7 @@ static inline enum rkey_reach rkey_reach(struct soft_qp *qp, unsigned opcode, ui
     if (!known || key.pd != qp->remote_pd || ((int)key.access & access) != access ||
         at < key.start || length > key.length || at - key.start > key.length - length)
         return REACH_REFUSED;
-    if (key.region < 0 && ld(peer->vm_ok) && !is_atomic(opcode)) {
+    if (key.region < 0 && ld(peer->reach) != PROCESS_CLOSED && !is_atomic(opcode)) {
         *addr = (uint8_t *)(uintptr_t)(key.offset + (at - key.start));
         return REACH_PROCESS;
     }

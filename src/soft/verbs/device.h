@@ -7,8 +7,8 @@
  *
  * Locks, outermost first: control lock (control_lock.h) > cq->poll_lock > qp->lock > cq->ring_lock,
  * channel->lock. The data path (post, poll, notify) takes only the spin locks. They are held across no system
- * call that may wait: a doorbell is written, a process's memory is copied from or to, a socket that never waits is read
- * and written, and a QP that ends asks for a barrier.
+ * call that may wait: a doorbell is written, a socket that never waits is read and written, a thread that copies is
+ * woken (rc/process_copy.h, whose lock is a leaf), and a QP that ends asks for a barrier.
  */
 #ifndef SOFT_VERBS_DEVICE_H
 #define SOFT_VERBS_DEVICE_H

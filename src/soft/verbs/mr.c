@@ -32,6 +32,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
@@ -301,6 +302,9 @@ void soft_mr_withdraw(struct soft_mr *mr) {
     if (shown)
         soft_key_publish(mr, 0);
     take_back_all(mr, key);
+    if (!mr->window)
+        soft_process_copy_wait_memory((void *)(uintptr_t)(mr->start + (uint64_t)mr->shift),
+                                      mr->end - mr->start);
     if (shown)
         soft_rkey_fence_wait(soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd));
 }

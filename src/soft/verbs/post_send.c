@@ -10,6 +10,7 @@
  * Owner: the QP's lock.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -19,11 +20,13 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/described.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
+#include "soft/rc/ring_exchange.h"
 #include "soft/rc/slot.h"
 #include "soft/ud/ud.h"
 #include "soft/verbs/ah.h"
@@ -291,7 +294,7 @@ static int iwarp_state(struct soft_qp *qp, struct ibv_send_wr **wr) {
 
 /* After posting: marks the QP for pollers and the engine, and rings the peer. True: the tick has to look after it. */
 static bool posted(struct soft_qp *qp) {
-    bool tick = qp->sq_next != qp->sq_tail;
+    bool tick = qp->sq_next != qp->sq_tail && !qp->copy; /* the thread that copies looks after it */
     if (__builtin_expect(tick, 0)) {
         soft_qp_attend(qp);
         st(qp->need_tick, true);
@@ -315,15 +318,21 @@ static bool posted(struct soft_qp *qp) {
 /* What was recorded goes as far as it can. */
 static void send_recorded(struct soft_qp *qp) {
     st(qp->unretired, qp->sq_tail - qp->sq_head);
+    qp->copies_here = soft_dropin && soft_linked_processes() <= 1;
     soft_requester(qp);
+    qp->copies_here = false;
+    if (__builtin_expect(qp->copy != NULL, 0))
+        soft_process_copy_here(qp);
     if (qp->early) /* what was handed over is complete */
         soft_retire(qp, &(struct sink){.cq = NULL});
 }
 
 /* Gives the lock back, at the end of a call that posted. */
 static void leave(struct soft_qp *qp) {
-    bool tick = posted(qp);
+    bool tick = posted(qp), copied = qp->copy && qp->sq_tail - qp->sq_head == 1;
     spin_unlock(&qp->lock);
+    if (__builtin_expect(copied, 0))
+        sched_yield(); /* to the thread that copies, which may share this CPU */
     if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0))
         soft_cq_pollset_warm(qp);
     if (__builtin_expect(tick, 0))
@@ -359,6 +368,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
             post_long(qp, wr, total);
         }
         send_recorded(qp);
+        ring = ld(qp->tx); /* the lock may have been given up */
     }
     if (ring && published != qp->tx_pos) {
         slot_publish(qp, ring);

@@ -25,6 +25,7 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/order.h"
+#include "soft/rc/process_copy.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
@@ -272,16 +273,17 @@ void soft_qp_end_traffic(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
         soft_qp_fail(qp);
-    bool told = ld(qp->tx) != NULL, inside = qp->leaving.seen != 0;
+    bool told = ld(qp->tx) != NULL, inside = qp->leaving.seen != 0, copies = qp->copy != NULL;
     spin_unlock(&qp->lock);
     if (qp->iwarp)
         soft_cm_mpa_qp_down(qp);
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
-    if (!inside)
+    if (!inside && !copies)
         return;
     soft_unlock();
     soft_rkey_fence_wait_qp(qp);
+    soft_process_copy_wait(qp);
     soft_lock();
     spin_lock(&qp->lock);
     qp->leaving = (struct soft_rkey_wait){0};

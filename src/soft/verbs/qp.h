@@ -32,6 +32,7 @@ struct soft_key;
 struct soft_peer;
 struct soft_peer_region;
 struct soft_pending_ring;
+struct soft_process_copy;
 struct soft_srq;
 struct soft_ud;
 struct soft_tcp;
@@ -192,6 +193,8 @@ struct soft_qp {
     bool held_back;        /* ordered: a message waits for what is to be completed before it */
     bool one_sided_ring;   /* there is one that may not have been executed */
     uint32_t remote_pd;
+    struct soft_process_copy *copy; /* rc/process_copy.h: of the request at sq_next; or NULL */
+    bool copies_here;               /* what is given now is copied by this thread */
 
     /* life */
     enum ibv_qp_state state;

@@ -156,7 +156,7 @@ static int find_peer(struct soft_qp *qp, uint32_t qpn, struct soft_peer **peer) 
 
 /* control lock */
 static void back_to_reset(struct soft_qp *qp) {
-    if (qp->opened)
+    if (qp->opened || qp->copy)
         soft_qp_end_traffic(qp);
     soft_qp_bell_close(qp);
     soft_qp_leave_cqs(qp, true);

@@ -6,6 +6,7 @@
  */
 #include "support/softverbs.h"
 #include "support/skip.h"
+#include "soft/rc/process_copy.h"
 #include "soft/ipc/peer.h"
 
 #define OTHER_UID 65534
@@ -127,7 +128,7 @@ TEST(users_share_no_memory_and_keys_are_enforced_at_the_target) {
     must(ask(&e, IBV_WR_RDMA_READ, 8, addr + 4096, rkey).status == IBV_WC_SUCCESS);
     memcpy(&began, e.buf, sizeof began);
     must(began == old + 5);
-    must(soft_qp_of(e.qp)->link_peer->vm_ok == false);
+    must(ld(soft_qp_of(e.qp)->link_peer->reach) != PROCESS_REACHED);
     sv_tell(child.fd, 2);
     must(sv_hear(child.fd) == 3);
     /* one byte past what the key covers, though the memory behind it is registered too */
