@@ -176,6 +176,10 @@ static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct po
                                                     struct sluice_msg *msg) {
     if (pool->debug && !debug_put(pool, msg))
         return;
+    if (msg->cache & POOL_CHARGED) {
+        msg->cache &= (uint16_t)~POOL_CHARGED;
+        pool->on_return(msg, msg->account, pool->on_return_arg);
+    }
     pool_close_bytes(msg);
     unsigned size_class = msg->size_class;
     if (cache)
@@ -195,6 +199,19 @@ void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *ms
         put_otherwise(pool, cache, msg);
     else
         pool_look(pool, cache);
+}
+
+void pool_charge(struct sluice_msg *msg, uint16_t account) {
+    ASSERT(!(msg->cache & POOL_CHARGED) && msg->pool->on_return);
+    msg->cache |= POOL_CHARGED;
+    msg->account = account;
+}
+
+void pool_on_return(struct pool *pool,
+                    void (*call)(const struct sluice_msg *msg, uint16_t account, void *arg),
+                    void *arg) {
+    pool->on_return = call;
+    pool->on_return_arg = arg;
 }
 
 void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg *first,

@@ -49,7 +49,9 @@ struct pool {
     void (*wake)(void *arg);
     void *wake_arg;
     _Atomic uint64_t alloc_waits, alloc_wakeups;
-    _Atomic uint64_t note; /* the user's */
+    _Atomic uint64_t note;                                                        /* the user's */
+    void (*on_return)(const struct sluice_msg *msg, uint16_t account, void *arg); /* constant */
+    void *on_return_arg;
     void (*report)(const char *text, void *arg);
     void *report_arg;
     void (*shortage)(const char *text, void *arg); /* slow */

@@ -30,6 +30,8 @@
 #define POOL_HEADER 32   /* the last of these: the others are unused, and guarded in debug mode */
 #define POOL_CLASSES 52  /* 64 B to 1 MiB: see size_class.h; larger ones are mapped singly */
 
+#define POOL_CHARGED 0x8000u /* of sluice_msg.cache, so that no buffer with it goes the quick way */
+
 struct pool;
 struct pool_cache;
 
@@ -94,7 +96,8 @@ struct sluice_msg {
     uint8_t kind;       /* enum msg_kind of the data path; set whenever it is sent */
     uint8_t frame_type; /* received: enum frame_type */
     bool foreign;       /* sent: accepted from a thread that does not own the loop */
-    uint16_t cache;     /* the pool's: number of the cache it was got from, 0: none */
+    uint16_t cache;     /* the pool's: number of the cache it was got from, 0: none; POOL_CHARGED */
+    uint16_t account;   /* POOL_CHARGED: to whom, see pool_charge() */
 } __attribute__((aligned(64)));
 
 _Static_assert(sizeof(struct sluice_msg) == 128, "two cache lines");
@@ -153,6 +156,15 @@ void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg
                   struct sluice_msg *last, unsigned count);
 /* The session and peer of a message, for the report of debugging at the end. Its owner; else it does nothing. */
 void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
+
+/*
+ * The buffer is counted as held until it is returned, by whatever way and thread: then the function of
+ * pool_on_return() is called with that account, before the memory is another's. Its owner; once for each time it is got.
+ */
+void pool_charge(struct sluice_msg *msg, uint16_t account);
+void pool_on_return(struct pool *pool,
+                    void (*call)(const struct sluice_msg *msg, uint16_t account, void *arg),
+                    void *arg); /* before it is used */
 
 /* The caller tried to return a buffer that it does not own: reported. Without debugging it does nothing. */
 void pool_put_again(const struct sluice_msg *msg);
