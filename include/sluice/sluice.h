@@ -549,7 +549,8 @@ SLUICE_API void sluice_trim(sluice_msg *m, size_t bytes); /* shrinks the payload
 /*
  * A borrowed message becomes the caller's: to be freed or sent, by any thread, also after its session ended.
  * Until then it holds one of the credits of the session it came by. A sender keeps two credits back: an
- * application that keeps `credits` - 2 messages gets no more from that peer; no other session is affected. One
+ * application that keeps `credits` - 2 messages gets no more from that peer; no other session is affected. A large
+ * one counts as its peer's until it is free, wherever it is: a peer has five eighths of receive_bytes_max. One
  * frame can bring several small messages, and a large message holds the next credit that would return: so the
  * number may be a little larger.
  */

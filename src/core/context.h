@@ -126,7 +126,7 @@ struct sluice_node {
     struct sluice_loop
         *loops[STATS_LOOPS_MAX];  /* lock, written under wakeup_lock too: all there are */
     _Atomic uint64_t memory_back; /* see alloc_wait.c */
-    /* see landing.c: what all sessions hold; when one that holds nothing last waited */
+    /* see landing.c: what all peers hold of the reserve; when a session that holds nothing last waited */
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
     struct landing_peers landing_peers;
 };

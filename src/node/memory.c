@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/limits.h"
+#include "datapath/rndv/landing.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "pool/arena.h"
@@ -88,6 +89,8 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
     }
     alloc_wait_open(n);
+    pool_on_return(n->pool, landing_returned, n);
+    pool_on_return(n->rx_pool, landing_returned, n);
     pool_on_shortage(n->pool, !n->fabric->software, on_shortage, n);
     pool_on_shortage(n->rx_pool, !n->fabric->software, on_shortage, n);
     if (!n->manual) {

@@ -3,19 +3,23 @@
  * landing.c - memory for messages that arrive in parts: which sessions get it, and for how long.
  *
  * Which sessions. The sessions of a node share the reserve, and the peer decides how long a message takes.
- * So a session that has a landing gets another one only while all that wait for their peers hold no
- * more than half of it; the rest is for those that have none. Sessions are cheap, so those of one peer (a host; on the
- * software device a process of our user, or another user) have five eighths of it together, and all peers seven: the
- * last is for the receives of new sessions. A message that is larger than such a share finds memory where nothing else
- * is held.
+ * So a session that has a landing gets another one only while no more than half of it is held; the rest is for
+ * those that have none. Sessions are cheap, so those of one peer (a host; on the software device a process of our user, or
+ * another user) have five eighths of it together, and all peers seven: the last is for the receives of new sessions. A
+ * message that is larger than such a share finds memory where an eighth or less is held.
+ *
+ * What is held. A message counts as its peer's until its memory is free: not whole, kept by the application, or sent on and
+ * not taken. Else a peer would have as much as it likes, by messages that come back to it and that it does not take.
  *
  * In which order. That of the line, so that the first in line never waits for memory its session holds for later ones.
  *
  * How long. A peer whose message is not whole in the time that it takes at the least rate loses its session, when
  * and only when another session that holds nothing is without memory for that: an honest peer on a slow path does no
- * harm while no session waits. A part that comes now and then gains no time.
+ * harm while no session waits, nor while the other one waits for what its own peer holds. A part that comes now and then
+ * gains no time.
  *
- * Owner: the loop's thread; the node's sums are shared by all loops (atomics).
+ * Owner: the loop's thread; the sums of the node and of a peer are shared by all loops (atomics), and by whichever thread
+ * returns a buffer: landing_returned().
  */
 #include <errno.h>
 #include <string.h>
@@ -25,6 +29,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/session/close.h"
+#include "pool/arena.h"
 
 #define STILL_NS 10000000000ull /* for a message, since the one before it was whole */
 #define BYTE_NS 1000u           /* and this for each byte of it: 1 MB/s */
@@ -71,6 +76,11 @@ void landing_whole(struct sluice_loop *l, struct session *s, const struct rndv_r
     s->landing.ns = l->now_ns;
 }
 
+static bool is_wanted(const _Atomic uint64_t *wanted_ns, uint64_t now) {
+    uint64_t last = atomic_load_explicit(wanted_ns, memory_order_relaxed);
+    return last != 0 && now < last + WANTED_NS;
+}
+
 void landing_check(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     if (s->landing.bytes == 0 || s->state > SESSION_FLUSHING)
@@ -83,9 +93,10 @@ void landing_check(struct sluice_loop *l, struct session *s) {
         loop_deadline(l, due);
         return;
     }
-    uint64_t last = atomic_load_explicit(&l->node->landing_wanted_ns, memory_order_relaxed);
+    bool wanted = is_wanted(&l->node->landing_wanted_ns, l->now_ns) ||
+                  is_wanted(&s->landing.peer->wanted_ns, l->now_ns);
     bool away = l->now_ns - due > 2 * LOOK_NS; /* this loop: what came may lie in its queue */
-    if (!away && last != 0 && l->now_ns < last + WANTED_NS) {
+    if (!away && wanted) {
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0,
                       "a large message that does not go on while others wait for memory");
         return;
@@ -133,52 +144,88 @@ void landing_forget(struct sluice_loop *l, struct session *s) {
     s->landing.peer = NULL;
 }
 
-static bool fits(uint64_t held, uint64_t bytes, uint64_t eighths, unsigned share) {
-    return held == 0 || (bytes <= eighths * share && held <= eighths * share - bytes);
+/* Of what so many eighths are for. */
+static bool fits(uint64_t held, uint64_t bytes, uint64_t eighth, unsigned share) {
+    uint64_t most = eighth * share;
+    return bytes <= most ? held <= most - bytes : held <= eighth;
 }
 
-static bool peer_may(struct sluice_loop *l, struct session *s, uint64_t bytes) {
-    uint64_t eighths = l->node->options.receive_bytes_max / 8;
+/* NULL: this peer may hold so many more; else the mark of those that have what it waits for. */
+static _Atomic uint64_t *lacking(const struct sluice_loop *l, struct landing_peer *peer,
+                                 uint64_t bytes) {
+    const struct node_options *o = &l->node->options;
     uint64_t all = atomic_load_explicit(&l->node->landing_bytes, memory_order_relaxed);
-    const struct landing_peer *peer = peer_of(l, s);
-    if (peer && bytes > l->node->options.receive_bytes_max)
-        return true; /* not of the reserve, if at all: landing_get() */
-    return peer && fits(all, bytes, eighths, 7) &&
-           fits(atomic_load_explicit(&peer->bytes, memory_order_relaxed), bytes, eighths, 5);
+    uint64_t its = atomic_load_explicit(&peer->bytes, memory_order_relaxed);
+    if (bytes > o->receive_bytes_max) { /* of the memory for sending, or refused: landing_get() */
+        uint64_t sending = o->memory_bytes_max - o->receive_bytes_max;
+        return bytes > sending || fits(its, bytes, sending / 8, 5) ? NULL : &peer->wanted_ns;
+    }
+    if (!fits(its, bytes, o->receive_bytes_max / 8, 5))
+        return &peer->wanted_ns;
+    return fits(all, bytes, o->receive_bytes_max / 8, 7) ? NULL : &l->node->landing_wanted_ns;
 }
 
-static void hold(struct sluice_loop *l, struct session *s, uint64_t bytes) {
-    atomic_fetch_add_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&s->landing.peer->bytes, bytes, memory_order_relaxed);
-    if (s->landing.bytes == 0) {
-        s->landing.ns = loop_clock(l);
-        loop_deadline(l, s->landing.ns + STILL_NS);
-    }
-    s->landing.bytes += bytes;
+static bool of_reserve(const sluice_node *n, const struct sluice_msg *msg) {
+    return msg->pool == n->rx_pool;
+}
+
+/* As what it counts: its buffer; but a mapping of its own without the page that the headroom may take. */
+static uint64_t bytes_of(const struct sluice_msg *msg) {
+    uint64_t bytes = msg->capacity;
+    return msg->size_class < POOL_CLASSES ? bytes : bytes - bytes % POOL_PAGE;
+}
+
+/* From now on it counts, until landing_returned(). The peer's sum is never less than its part of the node's. */
+static void charge(struct sluice_loop *l, struct landing_peer *peer, struct sluice_msg *msg) {
+    atomic_fetch_add_explicit(&peer->bytes, bytes_of(msg), memory_order_relaxed);
+    if (of_reserve(l->node, msg))
+        atomic_fetch_add_explicit(&l->node->landing_bytes, bytes_of(msg), memory_order_relaxed);
+    pool_charge(msg, peer->account);
+}
+
+/* Release: the peer may be over with its last one. */
+void landing_returned(const struct sluice_msg *msg, uint16_t account, void *node) {
+    sluice_node *n = node;
+    struct landing_peer *peer = landing_peer_at(&n->landing_peers, account);
+    if (of_reserve(n, msg))
+        atomic_fetch_sub_explicit(&n->landing_bytes, bytes_of(msg), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&peer->bytes, bytes_of(msg), memory_order_release);
 }
 
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
-    atomic_fetch_sub_explicit(&l->node->landing_bytes, bytes, memory_order_relaxed);
-    atomic_fetch_sub_explicit(&s->landing.peer->bytes, bytes, memory_order_relaxed);
     s->landing.bytes -= bytes;
     s->landing.ns = l->now_ns;
 }
 
 struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
-    return s->landing.bytes == 0 && peer_may(l, s, bytes) ? landing_get(l, bytes) : NULL;
+    struct landing_peer *peer = s->landing.bytes == 0 ? peer_of(l, s) : NULL;
+    struct sluice_msg *msg = peer && !lacking(l, peer, bytes) ? landing_get(l, bytes) : NULL;
+    if (msg)
+        charge(l, peer, msg);
+    return msg;
 }
 
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
+    struct landing_peer *peer = peer_of(l, s);
+    _Atomic uint64_t *wanted_ns = peer ? lacking(l, peer, bytes) : &l->node->landing_wanted_ns;
     struct sluice_msg *msg = NULL;
     errno = EAGAIN;
-    if (peer_may(l, s, bytes))
+    if (!wanted_ns) {
         msg = landing_get(l, bytes);
-    if (msg)
-        hold(l, s, bytes);
-    else if (errno != EMSGSIZE && s->landing.bytes == 0)
-        landing_missed(l);
+        wanted_ns = &l->node->landing_wanted_ns;
+    }
+    if (msg) {
+        charge(l, peer, msg);
+        if (s->landing.bytes == 0) {
+            s->landing.ns = loop_clock(l);
+            loop_deadline(l, s->landing.ns + STILL_NS);
+        }
+        s->landing.bytes += bytes;
+    } else if (errno != EMSGSIZE && s->landing.bytes == 0) {
+        atomic_store_explicit(wanted_ns, loop_clock(l), memory_order_relaxed);
+    }
     return msg;
 }

@@ -13,11 +13,16 @@ struct rndv_rx;
 
 /* A buffer in which a message of this size is received; NULL: no memory now, or EMSGSIZE never. */
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
-/* The same for a message that this session's peer takes its time for, until landing_done(). */
+/*
+ * The same for a message that this session's peer takes its time for, until landing_done(). The peer holds it until its
+ * memory is free.
+ */
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* The same for a message that is whole at once; of a session that holds nothing. */
 struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uint64_t bytes);
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
+/* A buffer of such a message is free: pool_on_return(), any thread. */
+void landing_returned(const struct sluice_msg *msg, uint16_t account, void *node);
 /* The session has ended, and holds nothing. */
 void landing_forget(struct sluice_loop *l, struct session *s);
 /* Whether a session that has a landing may have another one. */

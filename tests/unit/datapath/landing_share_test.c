@@ -5,7 +5,7 @@
  *
  * b's sessions play both: a greedy one's receiving half is deaf, and its frames are the test's own.
  */
-#include "support/pair.h"
+#include "support/landing.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/post.h"
 
@@ -179,13 +179,6 @@ PAIR_WITH(opened, what_waits_first_has_memory_first) {
     assert_true(s->rndv->landing_bytes == 100000 && s->state == SESSION_UP);
 }
 
-/* Makes the session that was opened last one of the peer of that number. */
-static const struct landing_peer *be_of(struct pair *p, uint64_t number) {
-    struct session *s = pair_session(&p->a);
-    s->landing.peer = landing_peer_get(&p->a.node->landing_peers, number, "");
-    return s->landing.peer;
-}
-
 /* So many sessions of one peer and so many of another, each of which begins a message. What the other one's hold. */
 static uint64_t fill_reserve(struct pair *p, unsigned count, unsigned others) {
     const struct landing_peer *other = NULL;
@@ -196,7 +189,7 @@ static uint64_t fill_reserve(struct pair *p, unsigned count, unsigned others) {
     }
     for (unsigned i = 0; i < others; i++) {
         another(p);
-        other = be_of(p, 1);
+        other = landing_be_of(p, 1);
         forge(p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
         assert_int_equal(pair_session(&p->a)->state, SESSION_UP);
     }
@@ -222,12 +215,12 @@ TEST(no_two_peers_are_taken_for_one) {
     open_pair(&p);
     for (unsigned i = 0; i < 2; i++) {
         another(&p);
-        be_of(&p, 1);
+        landing_be_of(&p, 1);
         fragment(&p, FRAME_FIRST);
     }
     for (uint64_t number = 2; number < 300; number++) {
         another(&p);
-        be_of(&p, number);
+        landing_be_of(&p, number);
         forge(&p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
         pair_expect_nothing(&p, &p.a);
         assert_true(pair_session(&p.a)->rx.partial);
