@@ -208,6 +208,50 @@ TEST(one_peer_leaves_memory_to_others) {
     pair_close(&p);
 }
 
+/* Sessions that are opened one after the other, each of which begins a message, until one finds no memory. How many. */
+static unsigned begin_some(struct pair *p, uint64_t number) {
+    uint64_t word = 0;
+    for (unsigned count = 0;; count++) {
+        another(p);
+        if (number > 0)
+            landing_be_of(p, number++);
+        forge(p, FRAME_FRAG, FRAME_FIRST, MIB, &word, sizeof word);
+        const struct session *s = pair_session(&p->a);
+        pair_expect_nothing(p, &p->a);
+        pair_await(p, s->rx.partial || s->rx.held.head);
+        if (!s->rx.partial)
+            return count;
+        assert_true(count < 64);
+    }
+}
+
+/* Of 64 MiB, in messages of one: so much is there that only these bounds end it. */
+TEST(one_peer_has_five_eighths_and_all_peers_seven) {
+    struct pair p;
+    pair_open(&p,
+              PAIR_NODE(.memory_bytes_max = 256 << 20, .receive_bytes_max = 64 << 20,
+                        .message_bytes_max = 4 << 20, .log = NULL),
+              PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    assert_int_equal(begin_some(&p, 0), 40);
+    assert_int_equal(begin_some(&p, 1), 16);
+    assert_true(atomic_load(&p.a.node->landing_bytes) == 56 * MIB);
+    pair_close(&p);
+}
+
+/* A session that holds one. */
+TEST(a_session_has_half_beside_others) {
+    struct pair p;
+    pair_open(&p,
+              PAIR_NODE(.memory_bytes_max = 256 << 20, .receive_bytes_max = 64 << 20,
+                        .message_bytes_max = 4 << 20, .log = NULL),
+              PAIR_LINK(.keepalive_ns = SLUICE_OFF, .window_bytes = 64 << 20));
+    pair_rnr_provoked = true;
+    pair_connect(&p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
+    be_greedy(&p, 4 * MIB);
+    assert_true(pair_session(&p.a)->rndv->landing_bytes == 32 * MIB);
+    pair_close(&p);
+}
+
 /* Whatever numbers they have: one peer holds all that it may, and each of hundreds gets its message. */
 TEST(no_two_peers_are_taken_for_one) {
     struct pair p;
