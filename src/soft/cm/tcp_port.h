@@ -3,7 +3,8 @@
  * tcp_port.h - a listener's TCP port, and connections whose request is not whole yet, or waits for room in the backlog.
  *
  * Every host that can reach the port gets so far. A connection has 5 s for its request; 64 of a listener may be without
- * one; of more, the oldest of the address that has most is closed. Then 64 may wait for room, and no more are accepted.
+ * one; of more, the oldest of the address that has most is closed. Of those with one 64 may wait for room, and what
+ * was accepted before they had all been read (64 at most); then no more are accepted.
  *
  * Control lock for everything.
  */
