@@ -565,7 +565,8 @@ SLUICE_API void sluice_keep(sluice_msg *m);
  * peer's device acknowledged the message. The peer's application gets it, unless the peer hangs up, or the session
  * ends before a large message in front of it is done: messages are delivered in order, outcomes as they are known.
  * A message borrowed from an event may be sent on, and so may a kept one: ENOMEM if no other buffer can
- * replace it among the posted receives. (If a thread other than the loop's sends it on within its own session,
+ * replace it among the posted receives, or if the peer it is of has five eighths of receive_bytes_max in such
+ * messages, kept or not taken. (If a thread other than the loop's sends it on within its own session,
  * the call takes it even so: the credit returns when there is a buffer.)
  */
 SLUICE_API SLUICE_CHECK int sluice_send(sluice_session s, sluice_msg *m,

@@ -4,7 +4,7 @@
 
 const struct landing_peer *landing_be_of(struct pair *p, uint64_t number) {
     struct session *s = pair_session(&p->a);
-    assert_null(s->landing.peer);
+    landing_peer_put(&p->a.node->landing_peers, s->landing.peer);
     s->landing.peer = landing_peer_get(&p->a.node->landing_peers, number, "");
     assert_non_null(s->landing.peer);
     return s->landing.peer;

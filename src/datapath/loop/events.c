@@ -18,6 +18,7 @@
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/landing.h"
 #include "datapath/rx/coalesced.h"
 #include "datapath/rx/receive.h"
 #include "datapath/rx/recv_queue.h"
@@ -217,6 +218,7 @@ static uint32_t slot_of(struct session *s) {
 static void deliver_up(struct sluice_loop *l, struct session *s) {
     s->announced = true;
     s->known = true;
+    landing_meet(l, s);
     l->totals.sessions++;
     l->totals_moved = true;
     stats_session_up(l->node->stats.page, slot_of(s), handle_of(s).id, l->index, s->info.transport,

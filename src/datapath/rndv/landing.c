@@ -11,6 +11,10 @@
  * What is held. A message counts as its peer's until its memory is free: not whole, kept by the application, or sent on and
  * not taken. Else a peer would have as much as it likes, by messages that come back to it and that it does not take.
  *
+ * Short messages. What is received in a buffer of the queue is bounded by credits, but sent on it leaves the queue, and another
+ * takes its place. So from then on it counts as well; but as each message would pay for that, only where the reserve has
+ * grown beyond a quarter. What was not counted is in that quarter.
+ *
  * In which order. That of the line, so that the first in line never waits for memory its session holds for later ones.
  *
  * How long. A peer whose message is not whole in the time that it takes at the least rate loses its session, when
@@ -176,10 +180,10 @@ static uint64_t bytes_of(const struct sluice_msg *msg) {
 }
 
 /* From now on it counts, until landing_returned(). The peer's sum is never less than its part of the node's. */
-static void charge(struct sluice_loop *l, struct landing_peer *peer, struct sluice_msg *msg) {
+static void charge(sluice_node *n, struct landing_peer *peer, struct sluice_msg *msg) {
     atomic_fetch_add_explicit(&peer->bytes, bytes_of(msg), memory_order_relaxed);
-    if (of_reserve(l->node, msg))
-        atomic_fetch_add_explicit(&l->node->landing_bytes, bytes_of(msg), memory_order_relaxed);
+    if (of_reserve(n, msg))
+        atomic_fetch_add_explicit(&n->landing_bytes, bytes_of(msg), memory_order_relaxed);
     pool_charge(msg, peer->account);
 }
 
@@ -192,6 +196,33 @@ void landing_returned(const struct sluice_msg *msg, uint16_t account, void *node
     atomic_fetch_sub_explicit(&peer->bytes, bytes_of(msg), memory_order_release);
 }
 
+/* ---- short messages that are sent on ----------------------------------------------------------- */
+
+void landing_meet(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    (void)peer_of(l, s);
+}
+
+static bool is_passed_for_nothing(const struct session *s, const struct sluice_msg *msg) {
+    const sluice_node *n = s->node;
+    return (msg->cache & POOL_CHARGED) || !of_reserve(n, msg) ||
+           pool_bytes(n->rx_pool) <= n->options.receive_bytes_max / 4;
+}
+
+bool landing_may_pass(const struct session *s, const struct sluice_msg *msg) {
+    const struct landing_peer *peer = s->landing.peer;
+    return is_passed_for_nothing(s, msg) ||
+           (peer && fits(atomic_load_explicit(&peer->bytes, memory_order_relaxed), bytes_of(msg),
+                         s->node->options.receive_bytes_max / 8, 5));
+}
+
+void landing_passed(struct session *s, struct sluice_msg *msg) {
+    if (s->landing.peer && !is_passed_for_nothing(s, msg))
+        charge(s->node, s->landing.peer, msg);
+}
+
+/* ---- large messages ------------------------------------------------------------------------------ */
+
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes) {
     loop_assert_inside(l);
     s->landing.bytes -= bytes;
@@ -203,7 +234,7 @@ struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uin
     struct landing_peer *peer = s->landing.bytes == 0 ? peer_of(l, s) : NULL;
     struct sluice_msg *msg = peer && !lacking(l, peer, bytes) ? landing_get(l, bytes) : NULL;
     if (msg)
-        charge(l, peer, msg);
+        charge(l->node, peer, msg);
     return msg;
 }
 
@@ -218,7 +249,7 @@ struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_
         wanted_ns = &l->node->landing_wanted_ns;
     }
     if (msg) {
-        charge(l, peer, msg);
+        charge(l->node, peer, msg);
         if (s->landing.bytes == 0) {
             s->landing.ns = loop_clock(l);
             loop_deadline(l, s->landing.ns + STILL_NS);

@@ -23,6 +23,14 @@ struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uin
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* A buffer of such a message is free: pool_on_return(), any thread. */
 void landing_returned(const struct sluice_msg *msg, uint16_t account, void *node);
+/* The session is up: its peer is known from now on, to any thread that is inside of it. */
+void landing_meet(struct sluice_loop *l, struct session *s);
+/*
+ * A message of this session's is to be sent on by the thread that has it, which is inside of the session. False: its
+ * peer holds its share. And it was: it counts until it is free, if it did not anyway.
+ */
+bool landing_may_pass(const struct session *s, const struct sluice_msg *msg);
+void landing_passed(struct session *s, struct sluice_msg *msg);
 /* The session has ended, and holds nothing. */
 void landing_forget(struct sluice_loop *l, struct session *s);
 /* Whether a session that has a landing may have another one. */

@@ -9,13 +9,14 @@
  * whatever thread, the credit returns: on the loop's own thread at once, from another by message, the
  * sluice_msg being that message; and where the session is gone the message just goes back to the pool.
  *
- * A buffer that is sent on leaves the reserve, so another buffer replaces it at that moment; without one
- * the send fails, and nothing has happened.
+ * A buffer that is sent on leaves the queue, so another buffer replaces it at that moment; without one, or where
+ * its peer holds its share of the reserve (landing.c), the send fails, and nothing has happened.
  *
  * Owner: as said at each function.
  */
 #include "datapath/rx/retain.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/landing.h"
 #include "datapath/rx/coalesced.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"
@@ -209,6 +210,8 @@ static struct sluice_msg *replacement(struct sluice_loop *l, struct pool *pool, 
 static int pass_borrowed(struct sluice_msg *msg) {
     struct session *s = msg->owner;
     struct sluice_loop *l;
+    if (!landing_may_pass(s, msg))
+        return SLUICE_ENOMEM;
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_RX) {
         struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
@@ -225,6 +228,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
         loan->msg = NULL;
         loan->what = LOAN_PASSED;
     }
+    landing_passed(s, msg);
     return SLUICE_OK;
 }
 
@@ -233,8 +237,11 @@ static int pass_retained(struct sluice_msg *msg) {
     struct session *s = session_table_find(msg->retained.session_id);
     if (s && session_ref_tryget(&s->ref, (uint32_t)msg->retained.session_id, 0, 0)) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
+        struct sluice_msg *other = NULL;
+        if (landing_may_pass(s, msg))
+            other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
         if (other) {
+            landing_passed(s, msg);
             other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RESERVED | MSG_RETAINED));
             if (!(msg->flags & MSG_RX)) /* nor did that bring a buffer */
                 atomic_fetch_sub_explicit(pool_note(other->pool), 1, memory_order_relaxed);

@@ -25,6 +25,7 @@
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/landing.h"
 #include "datapath/rndv/rndv_rts.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rx/message.h"
@@ -188,7 +189,11 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     /* Kept from this very session: the loop sees to its credit, with buffers of its own cache. */
     bool moves =
         msg->state == MSG_APP && (msg->flags & MSG_RETAINED) && msg->retained.session_id == id;
-    if (!moves && retain_holds(msg) && (status = retain_pass(msg)) != SLUICE_OK) {
+    if (moves)
+        status = landing_may_pass(s, msg) ? SLUICE_OK : SLUICE_ENOMEM;
+    else if (retain_holds(msg))
+        status = retain_pass(msg);
+    if (status != SLUICE_OK) {
         if (args->kind == MSG_REQUEST || args->kind == MSG_REPLY)
             rpc_client_admit_undo(s, args, true);
         atomic_fetch_sub_explicit(&s->foreign.bytes, size, memory_order_relaxed);
@@ -196,6 +201,8 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
         session_ref_put(&s->ref);
         return status;
     }
+    if (moves)
+        landing_passed(s, msg);
     take(msg, id, args, true);
     mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_SEND, s->slot, (uint32_t)id);
     session_ref_put(&s->ref);

@@ -138,6 +138,65 @@ TEST(short_ones_that_are_kept_count_too) {
     pair_close(&p);
 }
 
+static void *send_back(void *arg) {
+    const sluice_event *event = arg;
+    return (void *)(intptr_t)sluice_send(event->session, event->msg, NULL);
+}
+
+/* By a thread without a loop, which has the message from one that kept it. */
+static int send_back_elsewhere(sluice_event *event) {
+    pthread_t thread;
+    void *status;
+    sluice_keep(event->msg);
+    assert_int_equal(pthread_create(&thread, NULL, send_back, event), 0);
+    assert_int_equal(pthread_join(thread, &status), 0);
+    if (status)
+        sluice_free(event->msg);
+    return (int)(intptr_t)status;
+}
+
+struct sender {
+    bool elsewhere;
+};
+
+/* The session that was opened last sends messages of a frame, which are sent back, and takes none of them, until that fails. */
+static int send_back_all(struct pair *p, uint32_t bytes, bool elsewhere) {
+    sluice_event event;
+    int status = SLUICE_OK;
+    bool came = true;
+    while (status == SLUICE_OK && came) {
+        while (pair_send(&p->b, bytes, 1, NULL) == SLUICE_OK)
+            continue;
+        if (!(came = comes(p, &event)))
+            continue;
+        status =
+            elsewhere ? send_back_elsewhere(&event) : sluice_send(event.session, event.msg, NULL);
+    }
+    pair_session(&p->b)->rx.stopped = true; /* nor what there will be room for */
+    while (comes(p, &event))
+        continue;
+    return status;
+}
+
+static void messages_of_a_frame_count(void **state) {
+    const struct sender *sender = *state;
+    struct pair p;
+    int status = SLUICE_OK;
+    open_as(&p, NODE(16, .message_bytes_max = 4 << 20));
+    pair_rnr_provoked = true;
+    for (unsigned i = 0; i < MANY && status != SLUICE_ENOMEM; i++) {
+        another(&p);
+        status = send_back_all(&p, 8000, sender->elsewhere);
+    }
+    assert_int_equal(status, SLUICE_ENOMEM);
+    assert_true(held(&p) <= 10 * MIB && held(&p) > 10 * MIB - 8192);
+    another(&p);
+    landing_be_of(&p, HONEST);
+    expect_large_messages(&p, 64 << 10);
+    expect_large_messages(&p, 8000); /* of a frame, too */
+    pair_close(&p);
+}
+
 static void *free_them(void *arg) {
     for (sluice_msg **msg = arg; *msg; msg++)
         sluice_free(*msg);
@@ -263,7 +322,11 @@ TEST(what_is_larger_than_the_reserve_holds_none_of_it) {
 
 #define ANSWERS(name, ...) ROW(name, who_takes_no_answers, way, __VA_ARGS__)
 
-TEST_CASES(ANSWERS(who_takes_no_answers_leaves_memory_to_others / read, SLUICE_RENDEZVOUS_READ, 0),
+#define SENT_ON(name, ...) ROW(name, messages_of_a_frame_count, sender, __VA_ARGS__)
+
+TEST_CASES(SENT_ON(messages_of_a_frame_that_are_sent_on_count_too / here, false),
+           SENT_ON(messages_of_a_frame_that_are_sent_on_count_too / elsewhere, true),
+           ANSWERS(who_takes_no_answers_leaves_memory_to_others / read, SLUICE_RENDEZVOUS_READ, 0),
            ANSWERS(who_takes_no_answers_leaves_memory_to_others / write, SLUICE_RENDEZVOUS_WRITE,
                    0),
            ANSWERS(who_takes_no_answers_leaves_memory_to_others / copied, 0, 0),
