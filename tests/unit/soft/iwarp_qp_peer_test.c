@@ -5,6 +5,7 @@
  */
 #include "support/softverbs_tcp_peer.h"
 
+#include <netinet/tcp.h>
 #include <poll.h>
 
 #include "soft/iwarp/qp_tcp.h"
@@ -168,6 +169,20 @@ WITH(open_plain, who_does_not_go_on_is_cut_off) {
     } while (!begun);
     tcp_peer_expect_end(&p, IWARP_MPA_LOST);
     tcp_peer_flushed_from(&p, 0);
+}
+
+/* What is sent and not taken: TCP gives up after that, unless the queue pair's own patience is longer. */
+WITH(open_plain, who_does_not_read_has_twenty_seconds) {
+    const struct soft_qp *qp = soft_qp_of(p.e.qp);
+    uint64_t own = (4096ull << qp->attr.timeout) * (qp->attr.retry_cnt + 1u) / 1000000u;
+    unsigned ms = 0;
+    socklen_t bytes = sizeof ms;
+    struct iwarp_ddp ddp = tcp_peer_message(&p, IWARP_SEND);
+    tcp_peer_say(&p, p.frame, iwarp_frame(p.frame, &ddp, p.payload, 100));
+    tcp_expect(p.e.rcq, 0, IBV_WC_SUCCESS); /* so it has had a turn */
+    assert_true(qp->attr.timeout != 0);
+    assert_int_equal(getsockopt(qp->tcp->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, &bytes), 0);
+    assert_int_equal(ms, own > 20000 ? own : 20000);
 }
 
 WITH(open_plain, bytes_may_come_one_at_a_time) {
