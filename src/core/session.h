@@ -172,7 +172,7 @@ struct session_rpc {
 /* landing.c: memory held for messages that are not there yet. Owner: the loop. */
 struct session_landing {
     uint64_t bytes, ns;        /* how many, and since when the next one is to become whole */
-    struct landing_peer *peer; /* whose it is: constant from UP on, but NULL without memory for it */
+    struct landing_peer *peer; /* whose it is; constant from UP on. NULL: no memory for it */
     uint32_t begun,
         found; /* messages in frames that were held before they had memory, and have it */
 };

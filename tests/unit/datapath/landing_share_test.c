@@ -346,7 +346,7 @@ PAIR_WITH(opened, nobody_goes_because_this_loop_was_away) {
         assert_int_equal(slow[i]->state, SESSION_UP);
 }
 
-/* Its peer hung up meanwhile: no queue pair is left to ask which peer it was when the message needs memory. */
+/* Its peer hung up meanwhile, and no queue pair is left when the message needs memory: which peer it was is known. */
 PAIR_WITH(opened, a_message_in_frames_is_there_after_the_queue_pair) {
     struct pair *p = *state;
     another(p);
