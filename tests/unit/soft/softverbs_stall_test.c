@@ -153,20 +153,26 @@ static bool answered(struct onesided *p) {
     return true;
 }
 
+static void pass_for(struct soft_peer *self, pid_t pid) {
+    soft_lock();
+    self->pid = pid;
+    soft_unlock();
+}
+
 /* There are so many threads, and none has anything to do: each pair passes for one of another process meanwhile. */
 static void threads(struct onesided *p, unsigned n) {
     struct soft_peer *self = soft_qp_of(p->a.qp)->link_peer;
     while (soft_process_copy_threads() < n) {
         all_stall();
         for (unsigned i = 0; i < n; i++) {
-            self->pid = 100 + (pid_t)i;
+            pass_for(self, 100 + (pid_t)i);
             must(ask(&p[i]) == 0);
         }
         answer();
         for (unsigned i = 0; i < n; i++)
             sv_until(answered(&p[i]));
     }
-    self->pid = getpid();
+    pass_for(self, getpid());
 }
 
 TEST(one_process_keeps_few_threads_waiting_and_the_rest_goes_through_its_ring) {
