@@ -29,6 +29,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/soft.h"
+#include "soft/rc/region_pages.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/qp.h"
 
@@ -103,6 +104,7 @@ static void do_status(struct client *c) {
         atomic_load(&soft_device_gone) ? " removed" : "",
         atomic_load(&soft_port_down) ? "down" : "up", soft_context_count(), soft_fault_rules());
     say(c, "rnr %llu\n", (unsigned long long)atomic_load(&soft_rnr));
+    say(c, "holes %llu\n", (unsigned long long)atomic_load(&soft_pages_missed));
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);

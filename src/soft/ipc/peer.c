@@ -93,11 +93,8 @@ static uint64_t who(const struct soft_peer *peer) {
 void soft_peer_release(struct soft_peer *peer) {
     if (!peer || atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
         return;
-    for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++) {
-        const uint8_t *addr = atomic_load(&peer->regions[i].addr);
-        if (addr)
-            soft_untrusted_unmap((void *)(uintptr_t)addr, peer->regions[i].bytes, who(peer));
-    }
+    for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++)
+        soft_ring_exchange_region_drop(peer, i, false);
     if (peer->shm_page)
         munmap(peer->shm_page, sizeof *peer->shm_page);
     if (atomic_load(&peer->keys))
@@ -418,4 +415,5 @@ void soft_peer_forked(void) {
     soft_qpn_directory_forked();
     soft_fence_forked();
     soft_shm_page_forked();
+    soft_ring_exchange_forked();
 }

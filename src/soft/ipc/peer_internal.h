@@ -36,6 +36,7 @@ struct soft_peer_region {
     _Atomic size_t bytes;
     _Atomic bool writable;
     _Atomic uint32_t serial; /* the peer's: which region of that index is mapped */
+    int fd;                  /* while it is mapped: rc/region_pages.h; changes as addr does */
 };
 
 struct soft_peer {
@@ -62,6 +63,7 @@ struct soft_peer {
     _Atomic uint8_t reach; /* enum process_reach */
     uint64_t probe_at;     /* where its uuid lies in its memory; set before `keys` */
     struct soft_qp *qps;
+    uint64_t region_bytes;       /* of all its regions that are mapped */
     unsigned linked_qps;         /* that write rings of it */
     struct cds_list_head out;    /* what the socket did not take yet */
     unsigned out_count, out_fds; /* messages that wait, and descriptors with them */

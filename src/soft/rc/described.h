@@ -28,6 +28,7 @@ static inline bool described_put(const struct soft_qp *qp, const struct soft_mr 
     *desc = (struct soft_desc){.region = (uint32_t)mr->region,
                                .length = sge->length,
                                .offset = mr->region_offset + (sge->addr - mr->start)};
+    soft_region_make(mr->region, desc->offset, sge->length);
     return true;
 }
 

@@ -16,6 +16,7 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/described.h"
+#include "soft/rc/region_pages.h"
 #include "soft/rc/ring.h"
 #include "soft/soft.h"
 #include "soft/verbs/mr.h"
@@ -31,7 +32,8 @@ bool soft_share(struct ibv_qp *ibqp, const struct ibv_mr *ibmr, const void *addr
         return false;
     struct soft_desc desc = {0};
     spin_lock(&qp->lock);
-    bool mapped = described_put(qp, mr, &(struct ibv_sge){.addr = from}, &desc);
+    bool mapped =
+        described_put(qp, mr, &(struct ibv_sge){.addr = from, .length = (uint32_t)bytes}, &desc);
     spin_unlock(&qp->lock);
     *region = desc.region;
     *at = desc.offset;
@@ -52,7 +54,12 @@ static int fetch(struct soft_qp *qp, uint32_t index, uint64_t at, const struct i
         return EINVAL;
     const struct soft_mr *mr = soft_mr_find(sge->lkey, qp->ibv.pd);
     uint8_t *to = mr ? soft_mr_range(mr, sge->addr, sge->length, IBV_ACCESS_LOCAL_WRITE) : NULL;
-    if (!to || !soft_mr_store(mr, to, from, sge->length))
+    if (!to)
+        return EFAULT;
+    bool copied = soft_pages_there_now(qp, from, sge->length)
+                      ? soft_mr_store(mr, to, from, sge->length)
+                      : soft_pages_read(&qp->link_peer->regions[index], at, to, sge->length);
+    if (!copied)
         return EFAULT;
     return described_withdrawn(ring) ? ECONNRESET : 0;
 }

@@ -29,6 +29,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/rdma_piece.h"
 #include "soft/rc/rdma_target.h"
+#include "soft/rc/region_pages.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_cache.h"
@@ -288,6 +289,10 @@ static bool direct(struct soft_qp *qp, struct soft_ring *ring, struct soft_wqe *
         *outcome = direct_over(qp, ring, wqe);
         return true;
     }
+    /* Its owner makes the pages that are missing. */
+    if (how == REACH_MAPPED && !wait && addr &&
+        !soft_pages_there_now(qp, addr, wqe->total - wqe->sent))
+        how = REACH_RING;
     if (how == REACH_MAPPED && !wait) {
         if (wqe->sent || wqe->total > SOFT_TOUCH_PIECE)
             wait = !soft_rdma_mapped(qp, ring, wqe, sge, inlined, &how, addr);
@@ -354,6 +359,8 @@ bool soft_rdma_write_now(struct soft_qp *qp, struct soft_ring *ring, const struc
         else
             rkey_cache_take(qp, at, rkey, to);
     }
+    if (to && !soft_pages_there_now(qp, to, length))
+        to = NULL;
     bool here = to && ld(ring->rx.stalled) == 0 && ld(ring->rx.down) == 0;
     if (here)
         store_ordered(to, from, length, true);

@@ -17,6 +17,9 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/memory_file.h"
@@ -89,9 +92,16 @@ static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
 }
 
 static _Atomic unsigned linked_processes; /* changes: control lock */
+/* Descriptors of regions, of all peers: a share of those that the process may have. Control lock. */
+static unsigned region_fds;
 
 unsigned soft_linked_processes(void) {
     return ld(linked_processes);
+}
+
+void soft_ring_exchange_forked(void) {
+    st(linked_processes, 0);
+    region_fds = 0;
 }
 
 /* The peer's ring becomes ours to write. */
@@ -298,49 +308,84 @@ void soft_ring_exchange_region_writable(int index) {
     }
 }
 
-/* Memory that is mapped is not freed by closing its descriptor. */
-static void keep_mapped(int *fd) {
-    close(*fd);
-    *fd = -1;
+static bool may_hold_one_more(void) {
+    struct rlimit files;
+    return getrlimit(RLIMIT_NOFILE, &files) == 0 && region_fds < files.rlim_cur / 4;
+}
+
+/* More than the machine has is of no use to any process. */
+static bool is_too_much(const struct soft_peer *peer, uint64_t bytes) {
+    struct sysinfo info;
+    if (sysinfo(&info) != 0)
+        return true;
+    uint64_t all = (uint64_t)info.totalram * info.mem_unit;
+    return bytes > all || peer->region_bytes > all - bytes;
+}
+
+/* The same region with more rights. */
+static void widen(struct soft_peer *peer, const struct region_msg *msg, int fd,
+                  struct soft_peer_region *region) {
+    void *old = (void *)(uintptr_t)atomic_load(&region->addr), *addr;
+    struct stat now, before; /* what holes are read from stays what is mapped */
+    if (atomic_load(&region->bytes) != msg->bytes || fstat(fd, &now) != 0 ||
+        fstat(region->fd, &before) != 0 || now.st_ino != before.st_ino ||
+        now.st_dev != before.st_dev)
+        return;
+    addr = mmap(NULL, msg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (addr == MAP_FAILED)
+        return; /* we may not have them: it stays */
+    atomic_store(&region->serial, msg->serial);
+    atomic_store_explicit(&region->addr, addr, memory_order_release);
+    soft_qp_quiesce(); /* a thread that saw the old one must not learn that it can be written */
+    soft_untrusted_unmap(old, msg->bytes, soft_untrusted_fd_who(peer->uid, peer->pid));
+    atomic_store_explicit(&region->writable, true, memory_order_release);
+    soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
 }
 
 static void on_region(struct soft_peer *peer, const struct region_msg *msg, int *fd) {
     /* Memory of another user is not mapped: its messages travel through the rings. */
     if (msg->index >= SOFT_MAX_REGIONS || !fd || !peer->own || msg->bytes == 0 ||
-        msg->bytes > (1ull << 40) || !soft_untrusted_fd_memory(*fd, msg->bytes))
+        !soft_untrusted_fd_memory(*fd, msg->bytes))
         return;
     struct soft_peer_region *region = &peer->regions[msg->index];
     bool writable = (msg->flags & REGION_WRITABLE) != 0;
-    const uint8_t *old = atomic_load(&region->addr);
-    if (old && (!writable || region->bytes != msg->bytes))
+    if (atomic_load(&region->addr)) {
+        if (writable)
+            widen(peer, msg, *fd, region);
         return;
+    }
+    if (is_too_much(peer, msg->bytes) || !may_hold_one_more())
+        return; /* nor is this */
     void *addr =
         mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, *fd, 0);
     if (addr == MAP_FAILED)
-        return; /* more rights for a mapping in use, and we may not have them: it stays */
-    keep_mapped(fd);
+        return;
+    region->fd = *fd;
+    *fd = -1;
+    region_fds++;
+    peer->region_bytes += msg->bytes;
     region->bytes = msg->bytes;
     atomic_store(&region->serial, msg->serial);
     atomic_store_explicit(&region->addr, addr, memory_order_release);
-    if (old) {
-        soft_qp_quiesce(); /* a thread that saw the old one must not learn that it can be written */
-        soft_untrusted_unmap((void *)(uintptr_t)old, msg->bytes,
-                             soft_untrusted_fd_who(peer->uid, peer->pid));
-    }
     atomic_store_explicit(&region->writable, writable, memory_order_release);
     soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
 }
 
-static void on_region_drop(struct soft_peer *peer, uint32_t index) {
+void soft_ring_exchange_region_drop(struct soft_peer *peer, uint32_t index, bool in_use) {
     if (index >= SOFT_MAX_REGIONS)
         return;
-    void *addr = (void *)(uintptr_t)atomic_exchange(&peer->regions[index].addr, NULL);
+    struct soft_peer_region *region = &peer->regions[index];
+    void *addr = (void *)(uintptr_t)atomic_exchange(&region->addr, NULL);
     if (!addr)
         return;
-    atomic_store(&peer->regions[index].writable, false);
-    soft_qp_quiesce(); /* a poller may be copying from it */
-    soft_untrusted_unmap(addr, peer->regions[index].bytes,
-                         soft_untrusted_fd_who(peer->uid, peer->pid));
+    atomic_store(&region->writable, false);
+    if (in_use)
+        soft_qp_quiesce(); /* a poller may be copying from it */
+    uint64_t who = soft_untrusted_fd_who(peer->uid, peer->pid);
+    peer->region_bytes -= region->bytes;
+    region_fds--;
+    soft_untrusted_unmap(addr, region->bytes, who);
+    soft_untrusted_fd_close(region->fd, who);
 }
 
 /* ---- keys --------------------------------------------------------------------------------------- */
@@ -416,7 +461,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
         if (type == SOFT_MSG_REGION)
             on_region(peer, &region, file);
         else if (type == SOFT_MSG_REGION_DROP)
-            on_region_drop(peer, region.index);
+            soft_ring_exchange_region_drop(peer, region.index, true);
         else if (region.index < SOFT_MAX_REGIONS &&
                  ld(peer->region_sent[region.index]) == REGION_SENT &&
                  soft_regions[region.index].serial == region.serial)

@@ -7,6 +7,7 @@
 #ifndef SOFT_RC_RING_EXCHANGE_H
 #define SOFT_RC_RING_EXCHANGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,7 +28,10 @@ void soft_ring_exchange_on_greeting(struct soft_peer *peer);
 void soft_ring_exchange_region_added(int index);
 void soft_ring_exchange_region_removed(int index);
 void soft_ring_exchange_region_writable(int index);
+/* The peer's region is not mapped any more. in_use: a thread may be inside of it. */
+void soft_ring_exchange_region_drop(struct soft_peer *peer, uint32_t index, bool in_use);
 /* Processes, this one among them, whose memory queue pairs of ours may name. A hint, any thread. */
 unsigned soft_linked_processes(void);
+void soft_ring_exchange_forked(void);
 
 #endif

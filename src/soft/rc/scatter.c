@@ -13,6 +13,7 @@
 #include "base/guarded_copy.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/described.h"
+#include "soft/rc/region_pages.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/post_recv.h"
@@ -55,6 +56,23 @@ enum scatter_result soft_scatter_slots(struct soft_qp *qp, const struct soft_rqe
     return placed;
 }
 
+#define READ_PIECE 16384u
+
+/* Pages of it are missing, and are not to be made here. */
+static enum scatter_result scatter_read(struct soft_qp *qp, const struct soft_rqe *rqe,
+                                        const struct soft_desc *desc) {
+    const struct soft_peer_region *region = &qp->link_peer->regions[desc->region];
+    uint8_t piece[READ_PIECE];
+    enum scatter_result placed = SCATTER_DONE;
+    for (uint64_t at = 0, n; at < desc->length && placed == SCATTER_DONE; at += n) {
+        n = desc->length - at < READ_PIECE ? desc->length - at : READ_PIECE;
+        if (!soft_pages_read(region, desc->offset + at, piece, n))
+            return SCATTER_BAD_BUFFER;
+        placed = soft_scatter(qp, rqe, piece, n);
+    }
+    return placed;
+}
+
 enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe *rqe,
                                       struct soft_ring *ring, unsigned count) {
     struct soft_desc desc[SOFT_MAX_DESC];
@@ -68,7 +86,9 @@ enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe 
         const uint8_t *from = described_get(qp, desc[i].region, desc[i].offset, desc[i].length);
         if (!from)
             return SCATTER_BAD_BUFFER;
-        enum scatter_result placed = soft_scatter(qp, rqe, from, desc[i].length);
+        enum scatter_result placed = soft_pages_there_now(qp, from, desc[i].length)
+                                         ? soft_scatter(qp, rqe, from, desc[i].length)
+                                         : scatter_read(qp, rqe, &desc[i]);
         if (placed != SCATTER_DONE)
             return placed;
     }

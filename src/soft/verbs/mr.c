@@ -219,6 +219,11 @@ void soft_mr_show(struct soft_mr *mr) {
     soft_key_publish(mr, mr->ibv.rkey);
 }
 
+void soft_mr_make(const struct soft_mr *mr) {
+    if (mr->region >= 0 && (mr->access & SOFT_REMOTE_ACCESS))
+        soft_region_make(mr->region, mr->region_offset, mr->end - mr->start);
+}
+
 /* iova: what work requests will call addr. */
 struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t iova,
                                 int access) {
@@ -247,6 +252,7 @@ struct ibv_mr *soft_reg_mr_iova(struct ibv_pd *ibpd, void *addr, size_t length, 
         errno = err;
         return NULL;
     }
+    soft_mr_make(mr);
     atomic_fetch_add(&pd->users, 1);
     return &mr->ibv;
 }
@@ -340,6 +346,10 @@ int soft_dereg_mr(struct ibv_mr *ibmr) {
     return 0;
 }
 
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+
 /* ---- memory that peers map --------------------------------------------------------------------- */
 
 static int memfd_sealed(size_t bytes, unsigned page_flags) {
@@ -387,20 +397,42 @@ static void *mem_alloc(size_t bytes, unsigned page_flags) {
         errno = err;
         return NULL;
     }
+    size_t parts = bytes / SOFT_MADE_BYTES + 1;
+    _Atomic uint64_t *made = calloc(parts / 64 + 1, sizeof *made);
     soft_lock();
     int slot = -1;
     for (int i = 0; i < SOFT_MAX_REGIONS && slot < 0; i++)
         if (!soft_regions[i].addr)
             slot = i;
     if (slot >= 0) {
-        soft_regions[slot] = (struct soft_region){
-            .addr = addr, .bytes = bytes, .fd = fd, .serial = ++region_serial, .uid = geteuid()};
+        soft_regions[slot] = (struct soft_region){.addr = addr,
+                                                  .bytes = bytes,
+                                                  .fd = fd,
+                                                  .serial = ++region_serial,
+                                                  .uid = geteuid(),
+                                                  .made = made};
         soft_ring_exchange_region_added(slot);
     } else {
         close(fd); /* more regions than peers are told of: still good memory, two copies */
+        free((void *)made);
     }
     soft_unlock();
     return addr;
+}
+
+/* On kernels before 5.14. What else of it the program uses, or must not use now, is not looked at. */
+static __attribute__((no_sanitize("address"), no_sanitize("thread"))) void
+touch(const volatile uint8_t *at, const uint8_t *end) {
+    for (; at < end; at += 4096)
+        (void)*at;
+}
+
+void soft_region_make_part(struct soft_region *region, uint64_t part) {
+    uint64_t at = part * SOFT_MADE_BYTES, left = region->bytes - at;
+    uint64_t bytes = left < SOFT_MADE_BYTES ? left : SOFT_MADE_BYTES;
+    if (madvise(region->addr + at, bytes, MADV_POPULATE_READ) != 0)
+        touch(region->addr + at, region->addr + at + bytes);
+    atomic_fetch_or_explicit(&region->made[part / 64], 1ull << part % 64, memory_order_relaxed);
 }
 
 void *soft_mem_alloc(size_t bytes) {
@@ -420,7 +452,9 @@ void soft_mem_free(void *addr, size_t bytes) {
         if (soft_regions[i].addr == addr) {
             soft_ring_exchange_region_removed(i);
             close(soft_regions[i].fd);
+            free((void *)soft_regions[i].made);
             soft_regions[i].addr = NULL;
+            soft_regions[i].made = NULL;
             break;
         }
     soft_unlock();
@@ -438,6 +472,8 @@ void soft_mr_forked(void) {
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr) {
             close(soft_regions[i].fd);
+            free((void *)soft_regions[i].made);
             soft_regions[i].addr = NULL;
+            soft_regions[i].made = NULL;
         }
 }

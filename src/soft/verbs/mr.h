@@ -41,7 +41,10 @@ struct soft_region {
     uint32_t serial;
     uid_t uid;     /* ours, when it was made: no other user gets it, even if ours changes */
     bool writable; /* some registration lets peers write: they map it so */
+    /* A bit for each SOFT_MADE_BYTES whose pages were made here, by any thread; NULL: no memory for them. */
+    _Atomic uint64_t *made;
 };
+#define SOFT_MADE_BYTES (64u << 10)
 
 struct soft_mr {
     struct ibv_mr ibv;
@@ -103,10 +106,28 @@ void soft_mr_remove(struct soft_mr *mr);                       /* control lock *
  */
 void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t iova, int access);
 void soft_mr_show(struct soft_mr *mr);
+void soft_mr_make(const struct soft_mr
+                      *mr); /* no lock: the pages of it that peers may touch; as a NIC pins them */
 void soft_mr_withdraw(struct soft_mr *mr);
 /* 0, or the errno of a registration that asks for what cannot be. Not with the control lock held. */
 int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 void soft_mr_forked(void);
 extern struct soft_region soft_regions[SOFT_MAX_REGIONS]; /* control lock */
+/*
+ * Makes the pages of what peers are to touch, where the program has not: a peer that finds one missing takes a longer way
+ * (rc/region_pages.h). Any thread that uses the memory.
+ */
+void soft_region_make_part(struct soft_region *region, uint64_t part);
+static inline void soft_region_make(int index, uint64_t offset, uint64_t bytes) {
+    struct soft_region *region = &soft_regions[index];
+    uint64_t part = offset / SOFT_MADE_BYTES;
+    for (; region->made && part * SOFT_MADE_BYTES < offset + bytes; part++)
+        if (__builtin_expect(
+                !(atomic_load_explicit(&region->made[part / 64], memory_order_relaxed) >>
+                      part % 64 &
+                  1),
+                0))
+            soft_region_make_part(region, part);
+}
 
 #endif

@@ -75,6 +75,7 @@ int soft_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *ibpd, void *add
     atomic_store_explicit(&mr->key, ibmr->lkey, memory_order_release);
     soft_mr_show(mr);
     soft_unlock();
+    soft_mr_make(mr);
     atomic_fetch_add(&pd->users, 1);
     atomic_fetch_sub(&before->users, 1);
     return 0;

@@ -130,6 +130,8 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
     mw->as_mr.region = mr->region;
     mw->as_mr.region_offset = mr->region_offset + (bind->addr - mr->start);
     mw->mr = mr;
+    if (mr->region >= 0)
+        soft_region_make(mr->region, mw->as_mr.region_offset, bind->bind_length);
     atomic_fetch_add(&mr->windows, 1);
     atomic_fetch_add(&qp->windows, 1);
     mw->ibv.rkey = bind->rkey;

@@ -193,6 +193,8 @@ struct soft_qp {
     bool held_back;        /* ordered: a message waits for what is to be completed before it */
     bool one_sided_ring;   /* there is one that may not have been executed */
     uint32_t remote_pd;
+    int64_t look_in; /* bytes of mapped memory of a peer: rc/region_pages.h */
+    uintptr_t looked_at;
     struct soft_process_copy *copy; /* rc/process_copy.h: of the request at sq_next; or NULL */
     bool copies_here;               /* what is given now is copied by this thread */
 

@@ -6,6 +6,7 @@
 #include "soft/verbs/receive_short.h"
 
 #include "soft/rc/described.h"
+#include "soft/rc/region_pages.h"
 
 bool soft_reach_find(struct soft_reach *reach, uint32_t lkey, const struct ibv_pd *pd) {
     uint32_t epoch = atomic_load_explicit(&soft_mr_epoch, memory_order_acquire);
@@ -84,7 +85,8 @@ bool soft_receive_described(struct soft_qp *qp, struct soft_cq *cq, uint32_t ind
     const struct soft_ring *ring = ld(qp->rx);
     const struct soft_desc desc = described_read(ring->slot[index].data);
     const uint8_t *from = described_get(qp, desc.region, desc.offset, desc.length);
-    if (!from || described_withdrawn(ring)) /* the long way knows what is wrong */
+    /* The long way knows what is wrong, or missing. */
+    if (!from || described_withdrawn(ring) || !soft_pages_there_now(qp, from, desc.length))
         return false;
     struct receive r =
         qp->srq ? take_shared(qp, cq, desc.length) : take_receive(qp, &cq->reach, desc.length);
