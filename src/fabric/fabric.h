@@ -144,10 +144,12 @@ struct fabric_ops {
      * sleep. Descriptors that it has to sleep on besides, edge-triggered, each never another one; -1 where there is none this
      * time, false where that is so of all. elsewhere: when one of them wakes it the thread may not poll for long. Then, after
      * true, when it is awake: true if the CQ is not armed any more; or the former again. A device that has no interrupts is
-     * told so who sleeps.
+     * told so who sleeps. sleep_unfinished: true, once: the last poll left something to do that may complete nothing, and of
+     * which no edge will tell: the thread polls again before it sleeps.
      */
     bool (*sleep_begin)(struct ibv_cq *cq, bool elsewhere, int fd[FABRIC_SLEEP_FDS]);
     bool (*sleep_end)(struct ibv_cq *cq);
+    bool (*sleep_unfinished)(struct ibv_cq *cq);
 
     /*
      * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's

@@ -134,6 +134,7 @@ const struct fabric_ops fabric_soft = {
     .post_words = soft_post_words,
     .sleep_begin = soft_sleep_begin,
     .sleep_end = soft_sleep_end,
+    .sleep_unfinished = soft_sleep_unfinished,
     .create_event_channel = soft_create_event_channel,
     .destroy_event_channel = soft_destroy_event_channel,
     .create_id = soft_create_id,

@@ -94,10 +94,12 @@ int soft_fetch(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv
  * peer of this host, wakes it there and not by the channel. -1 where there is none now; false: there is none at all. They are
  * the device's, and stay the same while the CQ lives. elsewhere: the thread may do something else when they wake it, so that
  * sockets are read by the engine. It may be called again before the thread polls for good. soft_sleep_end(), after true: it
- * does. True: the CQ is not armed any more.
+ * does. True: the CQ is not armed any more. soft_sleep_unfinished(): true, once: a poll of this CQ left part of a long message
+ * in a socket, or has room for more of one in it. The thread polls again before it sleeps, as no edge tells of that.
  */
 bool soft_sleep_begin(struct ibv_cq *cq, bool elsewhere, int fd[2]);
 bool soft_sleep_end(struct ibv_cq *cq);
+bool soft_sleep_unfinished(struct ibv_cq *cq);
 uint64_t soft_peer_number(
     struct ibv_qp *qp); /* its peer's process, or user if that is another one; 0: another host's */
 bool soft_over_tcp(struct ibv_qp *qp);

@@ -76,7 +76,7 @@ void sleep_until_completion(struct sleeper *s) {
         s->set = fd;
         must(ibv_req_notify_cq(s->e->rcq, 0) == 0);
         done = ibv_poll_cq(s->e->rcq, 1, &s->wc) == 1;
-        if (!done)
+        if (!done && !soft_sleep_unfinished(s->e->rcq))
             nap(s);
         (void)soft_sleep_end(s->e->rcq);
         done = done || ibv_poll_cq(s->e->rcq, 1, &s->wc) == 1;

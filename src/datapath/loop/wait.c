@@ -200,6 +200,12 @@ void loop_awake(struct sluice_loop *l) {
     l->traffic = false;
 }
 
+/* The turn that found nothing moved part of a large message, and did not come to its end. */
+static inline bool unfinished(struct sluice_loop *l) {
+    const struct fabric_ops *fabric = l->node->fabric;
+    return fabric->sleep_unfinished && !l->lost && fabric->sleep_unfinished(l->cq);
+}
+
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
 static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     loop_uncancelled(l);
@@ -209,7 +215,7 @@ static void loop_sleep(struct sluice_loop *l, uint64_t until_ns) {
     /* Not empty though nothing was taken: a producer is half way. And a thread that switched to spinning may
      * have signalled before the wakeup was armed. */
     if (found == 0 && mpsc_queue_empty(&l->mailbox.queue) && l->wc_next == l->wc_count &&
-        loop_idle(l) != SLUICE_IDLE_SPIN) {
+        loop_idle(l) != SLUICE_IDLE_SPIN && !unfinished(l)) {
         end_span(l);
         int timeout = timeout_ms(l, until_ns);
         bool taken =
@@ -271,7 +277,7 @@ static bool look_again(struct sluice_loop *l) {
 /* After a turn that found nothing: spins or sleeps, until until_ns (UINT64_MAX: no limit). */
 static void loop_wait(struct sluice_loop *l, uint64_t until_ns) {
     if (!spins(l)) {
-        if (!look_again(l))
+        if (!unfinished(l) && !look_again(l))
             loop_sleep(l, until_ns);
         return;
     }
@@ -327,7 +333,7 @@ static void arm_for_others(struct sluice_loop *l) {
     sleep_begin(l);
     for (int i = 0; i < REARM_TURNS && l->out_count == 0; i++) {
         arm(l);
-        if (loop_progress(l) == 0 && mpsc_queue_empty(&l->mailbox.queue))
+        if (loop_progress(l) == 0 && mpsc_queue_empty(&l->mailbox.queue) && !unfinished(l))
             break;
     }
     if (l->out_count > 0) {

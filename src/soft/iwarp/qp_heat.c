@@ -122,6 +122,11 @@ static bool is_pending(const struct soft_qp *qp) {
     return !tcp->dry || owes || has_unsent(tcp);
 }
 
+/* The last turn ended by its limit. No edge tells a sleeping thread of what was there before it slept. */
+static bool is_unfinished(const struct soft_tcp *tcp) {
+    return !tcp->down && (tcp->left || tcp->more);
+}
+
 /* The QP needs another turn, whatever the socket reports. */
 static bool is_late(const struct soft_tcp *tcp) {
     return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
@@ -129,8 +134,8 @@ static bool is_late(const struct soft_tcp *tcp) {
 
 bool soft_tcp_is_slept_on(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
-    return soft_tcp_has_sleeper(qp) && !ld(qp->attention) && !is_late(tcp) && !tcp->gathered &&
-           !tcp->ack_held && !has_unsent(tcp);
+    return soft_tcp_has_sleeper(qp) && !ld(qp->attention) && !is_late(tcp) && !tcp->left &&
+           !tcp->gathered && !tcp->ack_held && !has_unsent(tcp);
 }
 
 void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {
@@ -141,10 +146,13 @@ void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {
     else if (!tcp->hot || soft_tcp_armed(qp) || tcp->by_engine ||
              is_quiet(tcp, told ? CROWD_NS : HOT_NS))
         soft_tcp_cool(qp);
-    if ((tcp->hot && !told) || late || (qp->srq && ld(qp->rx_stalled)))
+    bool unfinished = is_unfinished(tcp);
+    if (unfinished && !tcp->by_engine)
+        st(soft_cq_of(qp->ibv.recv_cq)->unfinished, true);
+    if ((tcp->hot && !told) || late || unfinished || (qp->srq && ld(qp->rx_stalled)))
         st(qp->attention, true);
     bool news = tcp->listens && !tcp->heard && !tcp->mute;
-    if (tcp->hot || late || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
+    if (tcp->hot || late || unfinished || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
         soft_tcp_want_tick(qp);
 }
 

@@ -379,7 +379,7 @@ static void stall(struct soft_qp *qp) {
 bool soft_tcp_receive(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     size_t moved = 0;
-    tcp->full = false;
+    tcp->full = tcp->left = false;
     /* After an error in sending, all that the peer sent is still read. */
     if (tcp->dry && !tcp->by_engine && tcp->error == 0 && soft_tcp_in_crowd(qp))
         return false;
@@ -390,6 +390,7 @@ bool soft_tcp_receive(struct soft_qp *qp) {
         iwarp_rx_withdraw(&tcp->rx, IWARP_TAGGED_STAG);
     int error = iwarp_stream_receive(tcp->fd, &tcp->rx, &tcp->inbox, SOFT_TCP_TURN, &moved);
     tcp->dry = error == EAGAIN;
+    tcp->left = error == 0 && tcp->rx.status == IWARP_RX_OPEN;
     /* One of a few that are read in every poll keeps it until it cools. */
     if (tcp->inbox.at == tcp->inbox.end && (!tcp->hot || tcp->by_engine || soft_tcp_in_crowd(qp)))
         iwarp_inbox_give(&tcp->inbox);

@@ -64,6 +64,7 @@ struct soft_tcp {
     bool down;      /* ended: nothing is read or sent any more */
     bool hot;       /* pollers read the socket */
     bool dry;       /* the last read emptied the socket, and the CQ's set reported nothing since */
+    bool left;      /* a turn of reading ended by its limit: there may be more */
     bool by_engine; /* the engine makes this turn */
     bool patient;   /* TCP's time limits are set */
     bool gathered;  /* messages wait for others, to be sent by one system call */

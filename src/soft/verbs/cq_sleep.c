@@ -101,6 +101,11 @@ bool soft_sleep_begin(struct ibv_cq *ibcq, bool elsewhere, int fd[2]) {
     return fd[0] >= 0 || fd[1] >= 0;
 }
 
+bool soft_sleep_unfinished(struct ibv_cq *ibcq) {
+    struct soft_cq *cq = soft_cq_of(ibcq);
+    return ld(cq->unfinished) && atomic_exchange(&cq->unfinished, false);
+}
+
 bool soft_sleep_end(struct ibv_cq *ibcq) {
     struct soft_cq *cq = soft_cq_of(ibcq);
     spin_lock(&cq->poll_lock);

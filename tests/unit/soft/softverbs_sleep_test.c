@@ -9,6 +9,7 @@
 #include "support/softverbs_sleep.h"
 
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 
 #include "soft/iwarp/qp_heat.h"
 
@@ -253,11 +254,103 @@ static void elsewhere_it_sleeps_on_bells_only(void **state) {
         (void)soft_sleep_end(sleep_pair.b.rcq);
 }
 
+/* ---- long messages ------------------------------------------------------------------------------------- */
+
+enum { LONG = 3 * SOFT_TCP_TURN, FILLS = 20 };
+
+static int long_open(void **state) {
+    struct tcp_options o = sleep_options;
+    o.o.bytes = LONG;
+    o.buffer = 4 * LONG;
+    (void)state;
+    must_end_process = true;
+    tcp_open(&sleep_pair, &o);
+    return 0;
+}
+
+static int long_shut(void **state) {
+    (void)state;
+    tcp_close(&sleep_pair);
+    return 0;
+}
+
+/* How much b has not read. */
+static size_t unread(void) {
+    int bytes = 0;
+    must(ioctl(soft_qp_of(sleep_pair.b.qp)->tcp->fd, FIONREAD, &bytes) == 0);
+    return (size_t)bytes;
+}
+
+/* A message goes into the socket, while nobody reads. True: all of it is there. */
+static bool fills_the_socket(void) {
+    const struct iwarp_tx *tx = &soft_qp_of(sleep_pair.a.qp)->tcp->tx;
+    struct ibv_wc wc;
+    uint64_t from = tx->sent, before;
+    must(sv_send(&sleep_pair.a, 0, 0, LONG, IBV_SEND_SIGNALED) == 0);
+    do {
+        before = unread();
+        for (unsigned polls = 0; polls < 64; polls++)
+            must(ibv_poll_cq(sleep_pair.a.rcq, 1, &wc) == 0);
+    } while (before != unread());
+    return before > LONG && !tx->open && before == tx->framed - from;
+}
+
+static void fall_asleep(void) {
+    int fd;
+    must(sleep_may(SLEEP_ON_SOCKETS, &fd));
+    must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
+}
+
+/* Its thread was woken, and goes on until that completed. How often it would have slept again. */
+static unsigned sleeps_until(struct ibv_wc *wc) {
+    unsigned sleeps = 0;
+    (void)soft_sleep_end(sleep_pair.b.rcq);
+    while (ibv_poll_cq(sleep_pair.b.rcq, 1, wc) == 0) {
+        fall_asleep();
+        bool done = ibv_poll_cq(sleep_pair.b.rcq, 1, wc) == 1;
+        sleeps += !done && !soft_sleep_unfinished(sleep_pair.b.rcq);
+        (void)soft_sleep_end(sleep_pair.b.rcq);
+        if (done)
+            break;
+    }
+    return sleeps;
+}
+
+/* The edge that wakes the thread tells of all that is there, once, and a turn takes only part of it. */
+static void a_long_message_that_is_there_wakes_it_once(void **state) {
+    unsigned whole = 0;
+    (void)state;
+    for (unsigned round = 0; round < FILLS && whole < 3; round++) {
+        struct ibv_wc wc;
+        sv_fill(sleep_pair.a.buf, LONG, round);
+        tcp_recv(&sleep_pair, round, 0, LONG, 1);
+        fall_asleep();
+        soft_lock();
+        bool is_whole = fills_the_socket();
+        unsigned sleeps = is_whole ? sleeps_until(&wc) : 0;
+        soft_unlock();
+        if (!is_whole) { /* it waits for the window */
+            (void)soft_sleep_end(sleep_pair.b.rcq);
+            wc = sv_poll(sleep_pair.b.rcq);
+        }
+        tcp_expect(sleep_pair.a.scq, 0, IBV_WC_SUCCESS);
+        whole += is_whole;
+        assert_int_equal(sleeps, 0);
+        assert_int_equal(wc.status, IBV_WC_SUCCESS);
+        assert_int_equal(wc.wr_id, round);
+        sv_check(sleep_pair.b.buf, LONG, round);
+    }
+    if (whole == 0)
+        skip(); /* sockets do not hold so much here */
+}
+
 static enum sleep_way sockets = SLEEP_ON_SOCKETS, bells = SLEEP_ON_BELLS;
 
 TEST_CASES(SLEEP_TEST(a_message_wakes_it, sockets), SLEEP_TEST(a_message_wakes_it, bells),
            SLEEP_TEST(no_wake_is_lost_where_both_sleep, sockets),
            SLEEP_TEST(no_wake_is_lost_where_both_sleep, bells),
+           {"a_long_message_that_is_there_wakes_it_once",
+            a_long_message_that_is_there_wakes_it_once, long_open, long_shut, NULL},
            SLEEP_TEST(an_acknowledgement_wakes_it, bells),
            SLEEP_TEST(the_end_of_the_connection_wakes_it, sockets),
            SLEEP_TEST(what_another_thread_ends_wakes_it, sockets),
