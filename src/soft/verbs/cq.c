@@ -140,6 +140,7 @@ bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {
         st(cq->untold, true); /* until it fires */
     }
     spin_unlock(&cq->ring_lock);
+    soft_fence(); /* partner: notify.c, soft_req_notify_cq(), which looks at the ring when it has armed */
     if (ok)
         soft_cq_signal(cq, solicited);
     return ok;

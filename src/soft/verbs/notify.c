@@ -82,6 +82,18 @@ static void set_armed(struct soft_cq *cq, uint32_t want) {
 }
 
 /*
+ * poll_lock, behind the arming. Whether what completes here may be written by threads of other processes. What comes over
+ * sockets is given to the CQ by threads of this process, which look at the armed word behind a fence or a lock. A queue pair
+ * that is connected later is so behind the arming.
+ */
+static bool hears_processes(const struct soft_cq *cq) {
+    for (unsigned i = 0; i < cq->qp_count; i++)
+        if (!ld(cq->polled[i].qp->has_socket))
+            return true;
+    return false;
+}
+
+/*
  * Messages that have arrived by now are moved into the ring first, as on a device, where they would lie in the
  * CQ already and not fire; then the CQ is armed and the peers' view of it is ordered before
  * whatever the caller polls next.
@@ -94,9 +106,13 @@ int soft_req_notify_cq(struct ibv_cq *ibcq, int solicited_only) {
     if (!soft_dropin)
         collect(cq);
     set_armed(cq, solicited_only ? SOFT_ARMED_SOLICITED : SOFT_ARMED_ANY);
+    bool processes = hears_processes(cq);
     spin_unlock(&cq->poll_lock);
-    /* Partners: requester.h, bell_wanted(); ud.c, bell_if_armed(); post_recv.c. */
-    soft_fence_all();
+    /* Partners: requester.h, bell_wanted(); ud.c, bell_if_armed(); post_recv.c; cq.c, soft_cq_push(). */
+    if (processes)
+        soft_fence_all();
+    else
+        soft_fence();
     if (soft_dropin)
         fire_for_untaken(cq);
     look_after(cq);

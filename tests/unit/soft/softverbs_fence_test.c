@@ -5,6 +5,7 @@
  * its own, as a filter is for good.
  */
 #include "support/softverbs_onesided.h"
+#include "support/softverbs_tcp.h"
 #include "support/rows.h"
 #include "support/no_membarrier.h"
 
@@ -206,6 +207,29 @@ static void miss_a_bell(int fd) {
     must(omits(a.qp) && soft_fence_any_unsure());
 }
 
+/* Where all comes over sockets no other process looks at the armed word: the call, which interrupts other CPUs, is not made. */
+static void sleep_on_sockets_alone(int fd) {
+    (void)fd;
+    struct tcp_pair p;
+    struct sv_end a, b;
+    tcp_open(&p, &(struct tcp_options){
+                     .o = {.one_cq = true, .channel = true}, .crc = true, .extended = true});
+    sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS(.channel = true));
+    if (!soft_fence_able())
+        _exit(CANNOT);
+    forbid();
+    for (unsigned i = 0; i < 20; i++) {
+        tcp_recv(&p, i, 0, 64, 1);
+        must(soft_req_notify_cq(p.b.rcq, 0) == 0);
+        must(sv_send(&p.a, 0, 0, 64, 0) == 0);
+        wait_for_event(&p.b);
+        tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
+    }
+    must(soft_fence_able()); /* nobody has noticed */
+    must(soft_req_notify_cq(b.rcq, 0) == 0);
+    must(!soft_fence_able());
+}
+
 static void wait_for_no_answer(int fd) {
     (void)fd;
     struct onesided p;
@@ -285,6 +309,8 @@ TEST_CASES(ROW(a_key_is_taken_back_when_nobody_goes_without_a_fence, in_a_child,
            ROW(nobody_writes_through_a_key_that_was_taken_back, in_a_child, child,
                take_keys_back_in_traffic),
            ROW(who_sleeps_is_woken, in_a_child, child, sleep_and_answer),
+           ROW(who_sleeps_on_sockets_alone_interrupts_no_cpu, in_a_child, child,
+               sleep_on_sockets_alone),
            ROW(what_came_without_a_bell_is_found, in_a_child, child, miss_a_bell),
            ROW(a_peer_that_does_not_answer_is_waited_for_as_one_that_is_inside, in_a_child, child,
                wait_for_no_answer));
