@@ -35,6 +35,7 @@
 #define SENT_MS 20000u /* TCP tries at least so long to send */
 #define INSIDE_NS 20000000000ull
 #define STARVED_NS 5000000000ull
+#define MISSED_MAX 64u         /* ticks in a row that found another thread making a turn */
 #define MEASURE_NS 1000000000u /* between two readings of TCP's segment size */
 
 /* ---- turns ----------------------------------------------------------------------------------------------- */
@@ -178,8 +179,25 @@ static void measure(struct soft_tcp *tcp, uint64_t now) {
     tcp->tick_framed = tcp->tx.framed;
 }
 
+/*
+ * A thread that has the lock makes a turn, in which it may lose its CPU: waiting for it, the engine would keep others from the
+ * control lock, and contend for a CPU. Only limits of seconds need its look in any case, now and then.
+ */
+static bool tick_lock(struct soft_qp *qp) {
+    struct soft_tcp *tcp = qp->tcp; /* control lock */
+    if (!spin_try(&qp->lock)) {
+        st(tcp->tick_missed, ld(tcp->tick_missed) + 1);
+        if (ld(tcp->tick_missed) < MISSED_MAX)
+            return false;
+        spin_lock(&qp->lock);
+    }
+    st(tcp->tick_missed, 0);
+    return true;
+}
+
 bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
-    spin_lock(&qp->lock);
+    if (!tick_lock(qp))
+        return true;
     struct soft_tcp *tcp = qp->tcp;
     bool turned = tcp->tick_turns != tcp->turns; /* by another thread, since the last tick */
     if (!tcp->down && !turned && !soft_tcp_is_slept_on(qp) && !soft_tcp_stays_hot(qp, now)) {

@@ -103,6 +103,7 @@ struct soft_tcp {
     uint8_t take_status;       /* the status that the receive shall end with */
     uint64_t stalled_until_ns, dark_ns;
     /* The engine's ticks. */
+    _Atomic unsigned tick_missed; /* in a row, as another thread had the lock; without the lock */
     uint32_t tick_turns;
     uint64_t tick_frames, inside_ns, starved_ns, measured_ns, tick_framed;
 

@@ -8,6 +8,7 @@
  */
 #include "support/softverbs_sleep.h"
 
+#include <limits.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
@@ -254,6 +255,21 @@ static void elsewhere_it_sleeps_on_bells_only(void **state) {
         (void)soft_sleep_end(sleep_pair.b.rcq);
 }
 
+/* As one that lost its CPU in the middle of a turn: the engine has others to serve, who wait for the control lock. */
+static void a_tick_does_not_wait_for_who_makes_a_turn(void **state) {
+    struct soft_qp *qp = soft_qp_of(sleep_pair.b.qp);
+    uint64_t limit = soft_now_ns() + SV_DEADLINE_NS;
+    unsigned missed;
+    (void)state;
+    spin_lock(&qp->lock);
+    soft_tcp_want_tick(qp);
+    while ((missed = ld(qp->tcp->tick_missed)) < 3 && soft_now_ns() < limit)
+        sched_yield();
+    spin_unlock(&qp->lock);
+    assert_in_range(missed, 3, UINT_MAX);
+    sv_until(ld(qp->tcp->tick_missed) == 0);
+}
+
 /* ---- long messages ------------------------------------------------------------------------------------- */
 
 enum { LONG = 3 * SOFT_TCP_TURN, FILLS = 20 };
@@ -351,6 +367,7 @@ TEST_CASES(SLEEP_TEST(a_message_wakes_it, sockets), SLEEP_TEST(a_message_wakes_i
            SLEEP_TEST(no_wake_is_lost_where_both_sleep, bells),
            {"a_long_message_that_is_there_wakes_it_once",
             a_long_message_that_is_there_wakes_it_once, long_open, long_shut, NULL},
+           SLEEP_TEST(a_tick_does_not_wait_for_who_makes_a_turn, sockets),
            SLEEP_TEST(an_acknowledgement_wakes_it, bells),
            SLEEP_TEST(the_end_of_the_connection_wakes_it, sockets),
            SLEEP_TEST(what_another_thread_ends_wakes_it, sockets),
