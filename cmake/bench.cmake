@@ -44,6 +44,10 @@ target_link_libraries(lib-cost PRIVATE sluice_static)
 add_executable(lib-many bench/raw/lib_many.c)
 target_link_libraries(lib-many PRIVATE sluice_static)
 
+# Two processes that sleep between messages, beside programs that spin; and the same over plain TCP.
+add_executable(lib-busy bench/raw/lib_busy.c)
+target_link_libraries(lib-busy PRIVATE sluice_static)
+
 # Other libraries that bench/compare runs beside Sluice, where they are installed.
 pkg_check_modules(zmq IMPORTED_TARGET libzmq)
 if(zmq_FOUND)

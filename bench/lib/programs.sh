@@ -176,6 +176,12 @@ local_peer() {
     timeout 120 "$benches/peer-$1" "$2" "$3" "$4" "$a" "$b" ${url[@]+"${url[@]}"} || fail "peer-$1 failed"
 }
 
+# lib_busy NET ARGS...: the mean in nanoseconds, beside two programs that spin; NET as in SLUICE_SOFT_NET
+lib_busy() {
+    SLUICE_SOFT_NET=$1 timeout 120 taskset -c "$a,$b" "$benches/lib-busy" --json --load 2 "${@:2}" |
+        field mean_ns
+}
+
 # raw_tcp lat|bw SIZE COUNT: nanoseconds one way, or messages a second, of plain TCP
 raw_tcp() {
     timeout 120 taskset -c "$a,$b" "$benches/raw-tcp" "--$1" "$2" "$3" | awk '{ print $3 }'

@@ -87,8 +87,9 @@ else
     check "a missing gnuplot is not told" grep -q gnuplot "$work/err"
 fi
 
-quick --only "latency device" >"$work/out" 2>"$work/err" || failed=1
+quick --only "latency busy device" >"$work/out" 2>"$work/err" || failed=1
 check "text: no median" grep -q '^latency_64_floor .* median' "$work/out"
+check "text: no ends that sleep" grep -q '^busy_request_4096_tcp .* median' "$work/out"
 check "text: no device" grep -q '^device_send_64_floor .* median' "$work/out"
 check "text: a section that was not asked for" [ -z "$(grep '^many_rate' "$work/out")" ]
 
