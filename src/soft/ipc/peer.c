@@ -38,6 +38,7 @@
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/rc/qp_timer.h"
+#include "soft/rc/region_exchange.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
@@ -94,7 +95,7 @@ void soft_peer_release(struct soft_peer *peer) {
     if (!peer || atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
         return;
     for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++)
-        soft_ring_exchange_region_drop(peer, i, false);
+        soft_region_exchange_drop(peer, i, false);
     if (peer->shm_page)
         munmap(peer->shm_page, sizeof *peer->shm_page);
     if (atomic_load(&peer->keys))
@@ -416,4 +417,5 @@ void soft_peer_forked(void) {
     soft_fence_forked();
     soft_shm_page_forked();
     soft_ring_exchange_forked();
+    soft_region_exchange_forked();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ring_exchange.c - how two QPs of two processes map each other's rings, and peers map regions.
+ * ring_exchange.c - how two QPs of two processes map each other's rings.
  *
  * At RTR a QP makes the ring it will read and sends it to the process that owns the destination
  * number. The two sides reach RTR in any order: a ring that comes early waits in the QP as an
@@ -17,9 +17,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "base/memory_file.h"
@@ -36,6 +33,7 @@
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_bell.h"
+#include "soft/rc/region_exchange.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_cache.h"
 #include "soft/ud/mcast.h"
@@ -54,13 +52,6 @@ struct link_msg {
 
 struct keys_msg {
     uint64_t probe; /* where the sender's uuid lies in its memory */
-};
-
-#define REGION_WRITABLE 1u
-struct region_msg {
-    uint32_t index, serial; /* serial: an answer to an older region of that index is void */
-    uint64_t bytes;
-    uint32_t flags, zero;
 };
 
 /* ---- rings -------------------------------------------------------------------------------------- */
@@ -92,8 +83,6 @@ static int ring_create(struct soft_qp *qp, struct soft_ring **out) {
 }
 
 static _Atomic unsigned linked_processes; /* changes: control lock */
-/* Descriptors of regions, of all peers: a share of those that the process may have. Control lock. */
-static unsigned region_fds;
 
 unsigned soft_linked_processes(void) {
     return ld(linked_processes);
@@ -101,7 +90,6 @@ unsigned soft_linked_processes(void) {
 
 void soft_ring_exchange_forked(void) {
     st(linked_processes, 0);
-    region_fds = 0;
 }
 
 /* The peer's ring becomes ours to write. */
@@ -254,140 +242,6 @@ static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) 
     take_pending_ring(qp);
 }
 
-/* ---- regions ------------------------------------------------------------------------------------ */
-
-static void send_region(struct soft_peer *peer, int index) {
-    const struct soft_region *r = &soft_regions[index];
-    if (!r->addr || !peer->greeted || !peer->own || r->uid != peer->uid ||
-        ld(peer->region_sent[index]) != REGION_UNSENT)
-        return;
-    struct region_msg msg = {.index = (uint32_t)index,
-                             .serial = r->serial,
-                             .bytes = r->bytes,
-                             .flags = r->writable ? REGION_WRITABLE : 0};
-    st(peer->has_memory, true);
-    if (soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd) == 0 && peer->alive)
-        st(peer->region_sent[index], REGION_SENT);
-}
-
-static void announce_regions(struct soft_peer *peer) {
-    for (int i = 0; i < SOFT_MAX_REGIONS && peer->alive; i++)
-        send_region(peer, i);
-}
-
-void soft_ring_exchange_region_added(int index) {
-    struct soft_peer *peer, *next;
-    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
-        st(peer->region_sent[index], REGION_UNSENT);
-        send_region(peer, index);
-    }
-}
-
-void soft_ring_exchange_region_removed(int index) {
-    struct region_msg msg = {.index = (uint32_t)index};
-    struct soft_peer *peer, *next;
-    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
-        if (ld(peer->region_sent[index]) != REGION_UNSENT)
-            soft_peer_send(peer, SOFT_MSG_REGION_DROP, &msg, sizeof msg, -1);
-        st(peer->region_sent[index], REGION_UNSENT);
-    }
-}
-
-/* Registered for remote writing later than announced: the same again, now with that right. */
-void soft_ring_exchange_region_writable(int index) {
-    struct soft_peer *peer, *next;
-    cds_list_for_each_entry_safe(peer, next, &soft_peers, link) {
-        if (ld(peer->region_sent[index]) == REGION_UNSENT)
-            continue;
-        const struct soft_region *r = &soft_regions[index];
-        struct region_msg msg = {.index = (uint32_t)index,
-                                 .serial = r->serial,
-                                 .bytes = r->bytes,
-                                 .flags = REGION_WRITABLE};
-        soft_peer_send(peer, SOFT_MSG_REGION, &msg, sizeof msg, r->fd);
-    }
-}
-
-static bool may_hold_one_more(void) {
-    struct rlimit files;
-    return getrlimit(RLIMIT_NOFILE, &files) == 0 && region_fds < files.rlim_cur / 4;
-}
-
-/* More than the machine has is of no use to any process. */
-static bool is_too_much(const struct soft_peer *peer, uint64_t bytes) {
-    struct sysinfo info;
-    if (sysinfo(&info) != 0)
-        return true;
-    uint64_t all = (uint64_t)info.totalram * info.mem_unit;
-    return bytes > all || peer->region_bytes > all - bytes;
-}
-
-/* The same region with more rights. */
-static void widen(struct soft_peer *peer, const struct region_msg *msg, int fd,
-                  struct soft_peer_region *region) {
-    void *old = (void *)(uintptr_t)atomic_load(&region->addr), *addr;
-    struct stat now, before; /* what holes are read from stays what is mapped */
-    if (atomic_load(&region->bytes) != msg->bytes || fstat(fd, &now) != 0 ||
-        fstat(region->fd, &before) != 0 || now.st_ino != before.st_ino ||
-        now.st_dev != before.st_dev)
-        return;
-    addr = mmap(NULL, msg->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (addr == MAP_FAILED)
-        return; /* we may not have them: it stays */
-    atomic_store(&region->serial, msg->serial);
-    atomic_store_explicit(&region->addr, addr, memory_order_release);
-    soft_qp_quiesce(); /* a thread that saw the old one must not learn that it can be written */
-    soft_untrusted_unmap(old, msg->bytes, soft_untrusted_fd_who(peer->uid, peer->pid));
-    atomic_store_explicit(&region->writable, true, memory_order_release);
-    soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
-}
-
-static void on_region(struct soft_peer *peer, const struct region_msg *msg, int *fd) {
-    /* Memory of another user is not mapped: its messages travel through the rings. */
-    if (msg->index >= SOFT_MAX_REGIONS || !fd || !peer->own || msg->bytes == 0 ||
-        !soft_untrusted_fd_memory(*fd, msg->bytes))
-        return;
-    struct soft_peer_region *region = &peer->regions[msg->index];
-    bool writable = (msg->flags & REGION_WRITABLE) != 0;
-    if (atomic_load(&region->addr)) {
-        if (writable)
-            widen(peer, msg, *fd, region);
-        return;
-    }
-    if (is_too_much(peer, msg->bytes) || !may_hold_one_more())
-        return; /* nor is this */
-    void *addr =
-        mmap(NULL, msg->bytes, PROT_READ | (writable ? PROT_WRITE : 0), MAP_SHARED, *fd, 0);
-    if (addr == MAP_FAILED)
-        return;
-    region->fd = *fd;
-    *fd = -1;
-    region_fds++;
-    peer->region_bytes += msg->bytes;
-    region->bytes = msg->bytes;
-    atomic_store(&region->serial, msg->serial);
-    atomic_store_explicit(&region->addr, addr, memory_order_release);
-    atomic_store_explicit(&region->writable, writable, memory_order_release);
-    soft_peer_send(peer, SOFT_MSG_REGION_OK, msg, sizeof *msg, -1);
-}
-
-void soft_ring_exchange_region_drop(struct soft_peer *peer, uint32_t index, bool in_use) {
-    if (index >= SOFT_MAX_REGIONS)
-        return;
-    struct soft_peer_region *region = &peer->regions[index];
-    void *addr = (void *)(uintptr_t)atomic_exchange(&region->addr, NULL);
-    if (!addr)
-        return;
-    atomic_store(&region->writable, false);
-    if (in_use)
-        soft_qp_quiesce(); /* a poller may be copying from it */
-    uint64_t who = soft_untrusted_fd_who(peer->uid, peer->pid);
-    peer->region_bytes -= region->bytes;
-    region_fds--;
-    soft_untrusted_unmap(addr, region->bytes, who);
-    soft_untrusted_fd_close(region->fd, who);
-}
-
 /* ---- keys --------------------------------------------------------------------------------------- */
 
 static void announce_keys(struct soft_peer *peer) {
@@ -416,7 +270,6 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
                                    size_t bytes, int *file) {
     int fd = file ? *file : -1;
     struct link_msg link;
-    struct region_msg region;
     struct keys_msg keys;
     switch (type) {
     case SOFT_MSG_LINK:
@@ -455,17 +308,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
     case SOFT_MSG_REGION:
     case SOFT_MSG_REGION_OK:
     case SOFT_MSG_REGION_DROP:
-        if (bytes != sizeof region)
-            break;
-        memcpy(&region, data, sizeof region);
-        if (type == SOFT_MSG_REGION)
-            on_region(peer, &region, file);
-        else if (type == SOFT_MSG_REGION_DROP)
-            soft_ring_exchange_region_drop(peer, region.index, true);
-        else if (region.index < SOFT_MAX_REGIONS &&
-                 ld(peer->region_sent[region.index]) == REGION_SENT &&
-                 soft_regions[region.index].serial == region.serial)
-            atomic_store(&peer->region_sent[region.index], REGION_READY);
+        soft_region_exchange_on_message(peer, type, data, bytes, file);
         break;
     default: /* a newer peer's: not for us */
         break;
@@ -474,7 +317,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
 
 void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
     announce_keys(peer);
-    announce_regions(peer);
+    soft_region_exchange_announce(peer);
     for (struct soft_qp *qp = peer->qps, *next; qp; qp = next) {
         next = qp->peer_next;
         take_pending_ring(qp);

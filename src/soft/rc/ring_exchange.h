@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ring_exchange.h - how two QPs of two processes map each other's rings, and peers map regions and keys.
+ * ring_exchange.h - how two QPs of two processes map each other's rings, and peers map keys.
  *
  * Owner: the control lock, for all.
  */
 #ifndef SOFT_RC_RING_EXCHANGE_H
 #define SOFT_RC_RING_EXCHANGE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,11 +24,6 @@ void soft_ring_exchange_on_peer_gone(struct soft_peer *peer);
 void soft_ring_exchange_on_bell(struct soft_peer *peer);
 /* Its HELLO is here: it learns of our regions and keys, and what it offered before is taken. */
 void soft_ring_exchange_on_greeting(struct soft_peer *peer);
-void soft_ring_exchange_region_added(int index);
-void soft_ring_exchange_region_removed(int index);
-void soft_ring_exchange_region_writable(int index);
-/* The peer's region is not mapped any more. in_use: a thread may be inside of it. */
-void soft_ring_exchange_region_drop(struct soft_peer *peer, uint32_t index, bool in_use);
 /* Processes, this one among them, whose memory queue pairs of ours may name. A hint, any thread. */
 unsigned soft_linked_processes(void);
 void soft_ring_exchange_forked(void);

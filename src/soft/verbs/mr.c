@@ -36,7 +36,7 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring.h"
-#include "soft/rc/ring_exchange.h"
+#include "soft/rc/region_exchange.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
@@ -213,7 +213,7 @@ void soft_mr_show(struct soft_mr *mr) {
         return;
     if (mr->region >= 0 && !soft_regions[mr->region].writable && (mr->access & writes)) {
         soft_regions[mr->region].writable = true;
-        soft_ring_exchange_region_writable(mr->region);
+        soft_region_exchange_writable(mr->region);
     }
     (void)soft_keys_fd();
     soft_key_publish(mr, mr->ibv.rkey);
@@ -411,7 +411,7 @@ static void *mem_alloc(size_t bytes, unsigned page_flags) {
                                                   .serial = ++region_serial,
                                                   .uid = geteuid(),
                                                   .made = made};
-        soft_ring_exchange_region_added(slot);
+        soft_region_exchange_added(slot);
     } else {
         close(fd); /* more regions than peers are told of: still good memory, two copies */
         free((void *)made);
@@ -450,7 +450,7 @@ void soft_mem_free(void *addr, size_t bytes) {
     soft_lock();
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)
         if (soft_regions[i].addr == addr) {
-            soft_ring_exchange_region_removed(i);
+            soft_region_exchange_removed(i);
             close(soft_regions[i].fd);
             free((void *)soft_regions[i].made);
             soft_regions[i].addr = NULL;
