@@ -290,6 +290,7 @@ static void fork_child(void) {
 /* Once in a process that uses the engine. */
 static void prepare(void) {
     soft_lock_start();
+    soft_mcast_once();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 

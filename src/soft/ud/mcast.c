@@ -53,8 +53,8 @@ static struct soft_timer patience;
 static bool looking; /* for processes with groups: names are being read */
 
 static pthread_mutex_t wait_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t waiters = PTHREAD_COND_INITIALIZER;
-static uint64_t news; /* under wait_lock */
+static pthread_cond_t waiters; /* on CLOCK_MONOTONIC: the wall clock may be set meanwhile */
+static uint64_t news;          /* under wait_lock */
 
 bool soft_gid_is_group(const union ibv_gid *gid) {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -238,14 +238,9 @@ void soft_mcast_on_peer_gone(struct soft_peer *peer) {
 
 /* Until the others know it; not for ever, for one of them may be stopped. */
 static void wait_confirmed(void) {
-    struct timespec until;
     uint64_t deadline = soft_now_ns() + KNOWN_NS;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += KNOWN_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    const struct timespec until = {.tv_sec = (time_t)(deadline / 1000000000u),
+                                   .tv_nsec = (long)(deadline % 1000000000u)};
     for (;;) {
         pthread_mutex_lock(&wait_lock);
         uint64_t seen = news;
@@ -334,6 +329,14 @@ int soft_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
 
 /* ---- life ------------------------------------------------------------------------------------------- */
 
+void soft_mcast_once(void) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&waiters, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 void soft_mcast_stop(void) {
     soft_timer_cancel(&patience);
     looking = false;
@@ -350,5 +353,5 @@ void soft_mcast_forked(void) {
     known = STRANGER;
     wanted = looking = false;
     pthread_mutex_init(&wait_lock, NULL);
-    pthread_cond_init(&waiters, NULL);
+    soft_mcast_once();
 }

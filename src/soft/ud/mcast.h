@@ -26,6 +26,7 @@ bool soft_mcast_known(void);
 void soft_mcast_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
 void soft_mcast_on_peer_gone(struct soft_peer *peer);
 void soft_mcast_if_wanted(void); /* engine thread, every turn */
+void soft_mcast_once(void);      /* in a process, before all else */
 void soft_mcast_stop(void);
 void soft_mcast_forked(void);
 bool soft_gid_is_group(const union ibv_gid *gid);

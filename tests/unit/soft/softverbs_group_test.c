@@ -10,7 +10,21 @@
 #include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"
 
+#include <sys/syscall.h>
+#include <time.h>
+
 enum { GRH = 40 };
+#define KNOWN_NS 100000000u /* what an attach waits for processes that do not answer */
+
+static _Atomic bool set_back;
+
+/* The wall clock as it was set; every other one as it is. */
+int clock_gettime(clockid_t id, struct timespec *now) {
+    int rc = (int)syscall(SYS_clock_gettime, id, now);
+    if (id == CLOCK_REALTIME && set_back)
+        now->tv_sec -= 3600;
+    return rc;
+}
 
 static int attach(struct sv_end *e, uint8_t group) {
     union ibv_gid gid = ud_group(group);
@@ -168,6 +182,26 @@ TEST(a_killed_member_is_forgotten) {
         must(sv_poll(b.rcq).wr_id == i);
     }
     must(detach(&b, 9) == 0 && soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &b);
+}
+
+TEST(a_clock_that_is_set_back_ends_no_wait_for_members) {
+    struct sv_child child = sv_fork(member);
+    struct sv_end a, b;
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&b, UD_OPTIONS(0));
+    must(attach(&a, 9) == 0);
+    (void)sv_hear(child.fd);
+    int status; /* it stops a little later than it is told to */
+    must(kill(child.pid, SIGSTOP) == 0);
+    must(waitpid(child.pid, &status, WUNTRACED) == child.pid && WIFSTOPPED(status));
+    set_back = true;
+    uint64_t since = soft_now_ns();
+    must(attach(&b, 9) == 0);
+    must(soft_now_ns() - since >= KNOWN_NS);
+    set_back = false;
+    must(kill(child.pid, SIGKILL) == 0 && sv_join(&child) == SIGKILL);
+    must(detach(&a, 9) == 0 && detach(&b, 9) == 0);
     sv_unpair(&a, &b);
 }
 
