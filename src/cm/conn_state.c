@@ -10,6 +10,7 @@
 
 #include "cm/cm.h"
 #include "cm/internal.h"
+#include "cm/resolver.h"
 #include "core/context.h"
 #include "core/failure_text.h"
 
@@ -17,6 +18,8 @@ void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     cm_assert_thread(cm);
     ASSERT(cm_may_follow(conn->owner.state, state));
     admission_move(cm, conn, state);
+    if (conn->lookup) /* it waits for its name in one state only */
+        resolver_leave(cm->resolver, conn);
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
         conn->deadline_ns = conn->step_ns = 0;
     conn->owner.state = (uint8_t)state;

@@ -20,7 +20,6 @@
 #include "cm/resolver.h"
 #include "core/context.h"
 #include "core/failure_text.h"
-#include "core/session_table.h"
 
 #define REJ_CONSUMER 28  /* the reject reason of a listener's own */
 #define WORDLESS_TRIES 4 /* at most, with a peer that refuses without private data */
@@ -66,7 +65,7 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
     if (!cm->resolver)
         error = open_resolver(cm);
     if (error == 0)
-        error = resolver_ask(cm->resolver, atomic_load(&session_of_conn(conn)->id), conn->host);
+        error = resolver_ask(cm->resolver, conn);
     if (error != 0)
         cm_fail(cm, conn, failure_text_reason_of_call(-error), (uint32_t)-error,
                 "%.80s cannot be looked up: %s", conn->host, strerror(-error));
@@ -93,6 +92,7 @@ unsigned cm_take_names(struct cm *cm) {
     unsigned count = 0;
     struct cm_names names;
     struct cm_lookup *lookup;
+    struct cm_conn *conn;
     while (cm->resolver && (lookup = resolver_take(cm->resolver))) {
         struct rdma_event_channel *channel = resolver_channel(cm->resolver);
         int error;
@@ -101,13 +101,8 @@ unsigned cm_take_names(struct cm *cm) {
         while (channel && cm_take_events(cm, channel, &error) > 0)
             ;
         resolver_answer(cm->resolver, lookup, &names);
-        struct session *s = session_table_at(names.id);
-        /* The session may be gone; while this thread has its conn linked it cannot be. */
-        if (!session_ref_tryget(&s->ref, (uint32_t)names.id, 0, 0))
-            continue;
-        if (s->connection.cm.owner.state == CM_RESOLVING_NAME)
-            named(cm, &s->connection.cm, &names);
-        session_ref_put(&s->ref);
+        while ((conn = resolver_next(lookup)))
+            named(cm, conn, &names);
     }
     return count;
 }

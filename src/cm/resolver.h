@@ -20,7 +20,6 @@ struct cm_lookup;
 struct cm_resolver;
 
 struct cm_names {
-    uint64_t id;
     int error;    /* of getaddrinfo(), or 0 and at least one address, with port 0 */
     int os_errno; /* behind that error, or 0 */
     unsigned count;
@@ -37,15 +36,22 @@ int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct f
 struct rdma_event_channel *resolver_channel(struct cm_resolver *resolver);
 /* Never waits for a name server: lookups under way are left to themselves. */
 void resolver_close(struct cm_resolver *resolver);
-/* 0 or -errno. id comes back with the answer. */
-int resolver_ask(struct cm_resolver *resolver, uint64_t id, const char *host);
+/* 0 or -errno. The name is conn->host; dials of one name share its lookup, also one that is under way. */
+int resolver_ask(struct cm_resolver *resolver, struct cm_conn *conn);
+/*
+ * The dial waits for its name no longer, if it does. A lookup without dials is not begun; what is under way is
+ * left to itself.
+ */
+void resolver_leave(struct cm_resolver *resolver, struct cm_conn *conn);
 
 /*
  * Next lookup that is done, in the order in which they came, or NULL. If rdma_cm was asked, its event is in
- * the channel by then; the lookup ends with resolver_answer().
+ * the channel by then. After resolver_answer(), resolver_next() gives its dials, one by one, and after NULL the
+ * lookup is gone.
  */
 struct cm_lookup *resolver_take(struct cm_resolver *resolver);
 void resolver_answer(struct cm_resolver *resolver, struct cm_lookup *lookup, struct cm_names *out);
+struct cm_conn *resolver_next(struct cm_lookup *lookup);
 bool resolver_has_answers(struct cm_resolver *resolver);
 const char *resolver_text(int error);
 

@@ -90,6 +90,7 @@ enum admission_class {
 
 struct cm_listener;
 struct cm_connect;
+struct cm_lookup;
 
 struct cm_conn {
     struct cm_owner owner; /* first */
@@ -109,6 +110,10 @@ struct cm_conn {
     /* of our QP: the dialer chooses how often packets are repeated on both sides, and each side how
      * often the other repeats what found no receive */
     uint8_t retry_count, rnr_retry_count;
+
+    /* dialer: the lookup of its name that it waits for, or NULL; its place among those that do (resolver.c) */
+    struct cm_lookup *lookup;
+    struct cds_list_head asking;
 
     /* dialer: its tries (dial_retry.c) */
     struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */

@@ -30,7 +30,7 @@ if [[ $(grep -cv ' U pool_bytes$' <<< "$pool") != 0 || -z $pool ]]; then
 fi
 names=$(nm -A --undefined-only "${objects[@]}" | grep -v '/src/soft/' |
     grep -E ' U (getaddrinfo|gethostby.*)$' || true)
-if [[ -z $names ]] || grep -qv '/src/cm/resolver\.' <<< "$names"; then
+if [[ -z $names ]] || grep -qv '/src/cm/name_lookup\.' <<< "$names"; then
     printf 'name servers are asked by:\n%s\n' "${names:-nobody}"
     exit 1
 fi
