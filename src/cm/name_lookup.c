@@ -44,18 +44,47 @@ static int ask_files(void *arg, const char *host, struct sockaddr_storage *out, 
     return hosts_file_find("/etc/hosts", host, out, max, count);
 }
 
-static void add(struct cm_names *names, const struct sockaddr_storage *found) {
+/* False: it is there already, or no address that can be dialed. */
+static bool add(struct cm_names *names, const struct sockaddr_storage *found) {
     union address address = {0};
     size_t bytes = found->ss_family == AF_INET    ? sizeof address.v4
                    : found->ss_family == AF_INET6 ? sizeof address.v6
                                                   : 0;
-    if (bytes == 0 || names->count == CM_CANDIDATES)
-        return;
+    if (bytes == 0)
+        return false;
     memcpy(&address, found, bytes);
     for (unsigned i = 0; i < names->count; i++)
         if (cm_same_host(&names->addresses[i], &address))
-            return;
+            return false;
     names->addresses[names->count++] = address;
+    return true;
+}
+
+/* The next of the family, or of another one if that has none left. */
+static struct sockaddr_storage *next_of(struct sockaddr_storage *found, unsigned count,
+                                        sa_family_t family) {
+    struct sockaddr_storage *other = NULL;
+    for (unsigned i = 0; i < count; i++) {
+        if (family != AF_UNSPEC && found[i].ss_family == family)
+            return &found[i];
+        if (!other && found[i].ss_family != AF_UNSPEC)
+            other = &found[i];
+    }
+    return other;
+}
+
+/*
+ * In turn from each family, beginning with the one that is best, as RFC 8305 (4) has it: where one family leads
+ * nowhere, the other has its first try after one address, and a place among those that are tried.
+ */
+static void add_in_turn(struct cm_names *names, struct sockaddr_storage *found, unsigned count) {
+    struct sockaddr_storage *at;
+    sa_family_t family = AF_UNSPEC;
+    while (names->count < CM_CANDIDATES && (at = next_of(found, count, family))) {
+        if (add(names, at))
+            family = at->ss_family == AF_INET ? AF_INET6 : AF_INET;
+        at->ss_family = AF_UNSPEC; /* taken */
+    }
 }
 
 /* Without descriptors no name server can be asked: that is a local error, whatever getaddrinfo() makes of it. */
@@ -79,8 +108,8 @@ static void look_up(const struct sluice_env *env, const char *host, struct cm_na
     errno = 0;
     names->error = resolve(env->arg, host, found, FOUND_MAX, &count);
     names->os_errno = names->error == EAI_SYSTEM ? errno : names->error ? short_of_files() : 0;
-    for (unsigned i = 0; names->error == 0 && i < count && i < FOUND_MAX; i++)
-        add(names, &found[i]);
+    if (names->error == 0)
+        add_in_turn(names, found, count < FOUND_MAX ? count : FOUND_MAX);
     if (names->error == 0 && names->count == 0)
         names->error = EAI_NONAME;
 }

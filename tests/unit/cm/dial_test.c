@@ -229,6 +229,24 @@ PAIR_WITH(dialer_opened, a_name_has_eight_addresses_at_most_and_none_twice) {
     }
 }
 
+/* RFC 8305: the first address says which family is first; then they alternate, as long as there are both. */
+PAIR_WITH(dialer_opened, families_of_addresses_take_turns) {
+    struct pair *p = *state;
+    dialer_script((const char *[]){HANG, NULL});
+    dialer_names((const char *[]){"::1", "::2", "::3", "::4", "::5", "::6", "::7", "::8", "::9",
+                                  "127.0.0.1", "127.0.0.1", "127.0.0.2", NULL});
+    pair_dial_name(p, "six.test", PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    pair_await(p, conn->candidate_count == 8 && conn->owner.state == CM_CONNECTING);
+    const char *const expected[] = {
+        "[::1]:", "127.0.0.1:", "[::2]:", "127.0.0.2:", "[::3]:", "[::4]:", "[::5]:", "[::6]:"};
+    for (unsigned i = 0; i < 8; i++) {
+        char text[64];
+        address_format(&conn->candidates[i].any, text);
+        assert_true(strncmp(text, expected[i], strlen(expected[i])) == 0);
+    }
+}
+
 PAIR_WITH(dialer_opened, a_name_nobody_knows_is_told_at_once) {
     struct pair *p = *state;
     dialer_names((const char *[]){NULL});
