@@ -8,8 +8,13 @@
  * any id, is the session's and stays. After a listener has answered no other try is made.
  *
  * Pauses double from PAUSE_FIRST_NS to PAUSE_LAST_NS, each stretched by a random factor between one
- * half and one and a half, so that dialers refused together do not come back together. While other
- * addresses of the round are left, an address has its share of the time that is left and no more.
+ * half and one and a half, so that dialers refused together do not come back together.
+ *
+ * Of several addresses one whose host answers nothing has HEAD_START_NS (RFC 8305 (5), "connection attempt delay"), and
+ * twice that in each round that follows: so an address that swallows what is sent to it delays the dial by no more, and
+ * one that is slow is reached later. One after the other, never two at once: a listener that is reached by
+ * two addresses would get two sessions. So what may be with a listener already is not ended for that: while other
+ * addresses of the round are left it has its share of the time that is left, and no more.
  *
  * Owner: the CM thread.
  */
@@ -24,6 +29,8 @@
 
 #define PAUSE_FIRST_NS 20000000ull
 #define PAUSE_LAST_NS 2000000000ull
+#define HEAD_START_NS 250000000ull
+#define HEAD_START_LAST_NS 16000000000ull
 #define UNLIMITED_MS 10000 /* for one step of a dial without a deadline */
 #define SLICE_FIRST_MS 50  /* of looking for an address */
 #define SLICE_LAST_MS 1000
@@ -45,9 +52,25 @@ int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
 void cm_try_share(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     unsigned left = (unsigned)conn->candidate_count - conn->candidate;
-    conn->step_ns = 0;
+    conn->step_ns = conn->share_ns = 0;
     if (left > 1 && conn->deadline_ns > cm->now_ns)
-        cm_watch_step(cm, conn, cm->now_ns + (conn->deadline_ns - cm->now_ns) / left);
+        conn->share_ns = cm->now_ns + (conn->deadline_ns - cm->now_ns) / left;
+    uint64_t due = cm->now_ns + conn->head_start_ns;
+    if (conn->share_ns != 0 && conn->share_ns < due)
+        due = conn->share_ns;
+    if (conn->candidate_count > 1)
+        cm_watch_step(cm, conn, due);
+}
+
+/* The listener may have the request: the try goes on until its share of the time is over. */
+static bool may_be_there(struct cm *cm, struct cm_conn *conn) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    if (conn->owner.state != CM_CONNECTING ||
+        (conn->share_ns != 0 && conn->share_ns <= cm->now_ns) ||
+        (fabric->request_unsent && !conn->call && fabric->request_unsent(conn->owner.id)))
+        return false;
+    cm_watch_step(cm, conn, conn->share_ns);
+    return true;
 }
 
 static bool trying(const struct cm_conn *conn) {
@@ -172,6 +195,7 @@ void cm_try_first(struct cm *cm, struct cm_conn *conn) {
     if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
         conn->candidate_count = 1;
     conn->pause_ns = PAUSE_FIRST_NS;
+    conn->head_start_ns = HEAD_START_NS;
     begin_round(cm, conn);
 }
 
@@ -221,6 +245,8 @@ static void pause_round(struct cm *cm, struct cm_conn *conn) {
     env->random_bytes(env->arg, &spread, sizeof spread);
     uint64_t pause = conn->pause_ns / 2 + (conn->pause_ns * spread >> 32);
     conn->pause_ns = conn->pause_ns < PAUSE_LAST_NS / 2 ? conn->pause_ns * 2 : PAUSE_LAST_NS;
+    if (conn->head_start_ns < HEAD_START_LAST_NS)
+        conn->head_start_ns *= 2;
     cm_enter(cm, conn, CM_BACKOFF);
     cm_watch_step(cm, conn, cm->now_ns + pause);
 }
@@ -302,7 +328,7 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     conn->step_ns = 0;
     if (conn->owner.state == CM_BACKOFF)
         begin_round(cm, conn);
-    else
+    else if (!may_be_there(cm, conn))
         cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,
                       "no answer in its share of the time (it waited for %s)",
                       cm_state_name(conn->owner.state));

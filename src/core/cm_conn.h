@@ -117,16 +117,19 @@ struct cm_conn {
 
     /* dialer: its tries (dial_retry.c) */
     struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
-    uint64_t step_ns;       /* end of the pause, or of this candidate's share; 0: none */
-    uint64_t search_ns;     /* RESOLVING_ADDR: until when the address is looked for */
-    uint64_t slice_ns;      /* since when the kernel does */
-    uint32_t slice_ms;      /* for how long it does this time */
-    uint64_t pause_ns;      /* middle of the next pause */
-    uint8_t candidate;      /* the one being tried */
-    bool may_pass;          /* a failure of this round was one that may pass */
-    bool preparing;         /* PREPARE was posted: once a session, unless a try uses the QP up */
-    bool greets;            /* a listener would not have it without a handshake */
-    bool used_up;           /* this QP was connected, or nearly: another try needs another */
+    uint64_t step_ns;       /* end of the pause, or of this candidate's time; 0: none */
+    uint64_t share_ns;      /* and of its share, if its host answers; 0: none */
+    uint64_t
+        head_start_ns;  /* of an address whose host does not answer, before the next one is tried */
+    uint64_t search_ns; /* RESOLVING_ADDR: until when the address is looked for */
+    uint64_t slice_ns;  /* since when the kernel does */
+    uint32_t slice_ms;  /* for how long it does this time */
+    uint64_t pause_ns;  /* middle of the next pause */
+    uint8_t candidate;  /* the one being tried */
+    bool may_pass;      /* a failure of this round was one that may pass */
+    bool preparing;     /* PREPARE was posted: once a session, unless a try uses the QP up */
+    bool greets;        /* a listener would not have it without a handshake */
+    bool used_up;       /* this QP was connected, or nearly: another try needs another */
     /* where connecting blocks: that of this try, until its outcome is known; and one that was left and
      * waits for the QP it was made with */
     struct cm_connect *call, *left;

@@ -166,6 +166,11 @@ struct fabric_ops {
     const char *(*other_hosts)(unsigned soft_net);
     int (*set_net)(struct rdma_event_channel *channel, unsigned soft_net);
     /*
+     * True while no listener can have the request of connect(), because the peer's host has not answered at all: a
+     * try that ends now leaves nothing there. NULL: not known.
+     */
+    bool (*request_unsent)(struct rdma_cm_id *id);
+    /*
      * Features of this device that the QP's peer lacks; asked when the queue pair has a peer. NULL where all
      * peers have all of them.
      */

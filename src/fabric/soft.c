@@ -162,6 +162,7 @@ const struct fabric_ops fabric_soft = {
     .transport = transport_of,
     .other_hosts = soft_cm_net_text,
     .set_net = soft_cm_set_net,
+    .request_unsent = soft_cm_request_unsent,
     .peer_lacks = peer_lacks,
     .mem_alloc = soft_mem_alloc,
     .mem_free = soft_mem_free,

@@ -107,6 +107,7 @@ PAIR_WITH(nodes_opened, a_request_under_way_has_a_second_left) {
     assert_int_equal(conn->owner.state, CM_CONNECTING);
     dialer.now_ns++;
     pair_await(p, conn->owner.state == CM_BACKOFF);
+    assert_non_null(strstr(conn->last.text, "no answer in its share of the time"));
     dialer.now_ns = conn->step_ns;
     expect_second_try(p);
     assert_int_equal(dialer.connects, 2);
