@@ -79,6 +79,18 @@ static void others_go_on(void) {
     sv_unpair(&c, &d);
 }
 
+struct peers {
+    bool second, dropin;
+};
+static void who_copies(void **state);
+
+/* First of all: the thread sanitizer wants no thread to be there, or about to end, when a child is made that has some. */
+TEST(a_thread_copies_for_a_program_with_two_peers) {
+    struct peers both = {true, true};
+    void *with = &both;
+    who_copies(&with);
+}
+
 /* ---- who asks waits alone ------------------------------------------------------------------------- */
 
 struct access {
@@ -301,10 +313,6 @@ static void a_second_process(int fd) {
     sv_close(&e);
 }
 
-struct peers {
-    bool second, dropin;
-};
-
 /* It copies itself where it has one process for a peer, and holds no lock meanwhile. */
 static void who_copies(void **state) {
     const struct peers *with = *state;
@@ -354,5 +362,4 @@ TEST_CASES(ROW(a_read_waits_alone, only_the_request_waits, access, IBV_WR_RDMA_R
            ROW(one_is_destroyed_though_a_thread_waits, a_queue_pair_ends_though_a_thread_waits,
                down, SV_DESTROYED),
            ROW(a_thread_copies_for_the_library, who_copies, peers, false, false),
-           ROW(a_program_with_one_peer_copies_itself, who_copies, peers, false, true),
-           ROW(a_thread_copies_for_a_program_with_two_peers, who_copies, peers, true, true));
+           ROW(a_program_with_one_peer_copies_itself, who_copies, peers, false, true));
