@@ -37,6 +37,7 @@ struct soft_process_copy {
     enum state state;
     bool ends;          /* the thread is to end when it has nothing to do */
     bool here;          /* there is no thread: the one that posted copies */
+    bool claimed;       /* and has begun to: another one that posts leaves it alone */
     struct soft_qp *qp; /* NULL: it goes on without this */
     uint64_t since_ns, leave_ns;
     sem_t given;
@@ -109,7 +110,18 @@ static void rest(struct soft_process_copy *c) {
     c->state = c->here ? NO_THREAD : IDLE;
 }
 
-/* The QP's lock is held. What it copies next, if this thread does. */
+/* The QP's lock is held. What this thread is to copy, if it is one that posted; of several only one gets it. */
+static struct soft_process_copy *claim(const struct soft_qp *qp) {
+    struct soft_process_copy *c = qp->copy;
+    spin_lock(&lock);
+    bool mine = c && c->here && c->state == GIVEN && !c->claimed;
+    if (mine)
+        c->claimed = true;
+    spin_unlock(&lock);
+    return mine ? c : NULL;
+}
+
+/* The QP's lock is held. What this thread copies next. */
 static struct soft_process_copy *go_on(struct soft_qp *qp, bool here) {
     struct sink sink = {.cq = NULL};
     struct soft_ring *ring = ld(qp->tx);
@@ -119,7 +131,7 @@ static struct soft_process_copy *go_on(struct soft_qp *qp, bool here) {
     soft_progress_locked(qp, &sink);
     qp->copies_here = false;
     soft_qp_flush_ack(qp);
-    struct soft_process_copy *next = here ? qp->copy : NULL;
+    struct soft_process_copy *next = here ? claim(qp) : NULL;
     spin_unlock(&qp->lock);
     return next;
 }
@@ -266,6 +278,7 @@ bool soft_process_copy_give(struct soft_qp *qp, const struct process_piece *piec
         memcpy(c->uuid, peer->uuid, sizeof c->uuid);
         c->since_ns = now;
         c->leave_ns = 0;
+        c->claimed = false;
         c->qp = qp;
         c->state = GIVEN;
         if (!c->here)
@@ -277,11 +290,8 @@ bool soft_process_copy_give(struct soft_qp *qp, const struct process_piece *piec
 }
 
 void soft_process_copy_here(struct soft_qp *qp) {
-    struct soft_process_copy *c = qp->copy;
-    spin_lock(&lock);
-    bool here = c && c->here;
-    spin_unlock(&lock);
-    if (!here)
+    struct soft_process_copy *c = claim(qp);
+    if (!c)
         return;
     spin_unlock(&qp->lock);
     while (c)

@@ -334,12 +334,15 @@ static void who_copies(void **state) {
     must(pthread_create(&thread, NULL, post, &p) == 0);
     sv_until(atomic_load(&stalled) == 1);
     assert_int_equal(atomic_load(&caller) == atomic_load(&poster), with->dropin && !with->second);
+    must(ask(&p) == 0); /* another thread posts behind it, and copies nothing */
+    must(atomic_load(&stalled) == 1);
     soft_dropin = false;
     others_go_on();
     must(spin_try(&soft_qp_of(p.a.qp)->lock));
     spin_unlock(&soft_qp_of(p.a.qp)->lock);
     answer();
     must(pthread_join(thread, NULL) == 0);
+    sv_until(answered(&p));
     sv_until(answered(&p));
     onesided_close(&p);
     if (!with->second)
