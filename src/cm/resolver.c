@@ -155,7 +155,7 @@ static bool serve_servers(struct cm_resolver *r) {
     return true;
 }
 
-/* The same for the thread that may ask no server. The CM thread drops a lookup that lost its dials meanwhile. */
+/* Asks the host's own names alone, for which no server is needed. The CM thread drops a lookup that lost its dials. */
 static bool serve_host(struct cm_resolver *r) {
     struct cm_lookup *lookup = pop(&r->fresh);
     if (!lookup)

@@ -99,7 +99,7 @@ static bool is_too_much(const struct soft_peer *peer, uint64_t bytes) {
     return bytes > all || peer->region_bytes > all - bytes;
 }
 
-/* The same region with more rights. */
+/* A region that is mapped for reading is announced again, as one that peers may write. */
 static void widen(struct soft_peer *peer, const struct region_msg *msg, int fd,
                   struct soft_peer_region *region) {
     void *old = (void *)(uintptr_t)atomic_load(&region->addr), *addr;

@@ -31,7 +31,7 @@ extern _Atomic uint64_t
 /* All pages are there, by a system call that waits for nothing. False: some are not, which is counted. */
 bool soft_pages_there(struct soft_qp *qp, const void *at, size_t bytes);
 
-/* The same, where it is time to look. */
+/* Calls soft_pages_there() where it is time to look, and says true where it is not. */
 static inline bool soft_pages_there_now(struct soft_qp *qp, const void *at, size_t bytes) {
     uintptr_t last = ((uintptr_t)at + bytes - 1) / SOFT_PAGE_BYTES;
     if ((uintptr_t)at / SOFT_PAGE_BYTES == qp->looked_at && last == qp->looked_at)

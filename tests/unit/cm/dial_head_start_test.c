@@ -3,7 +3,7 @@
  * dial_head_start_test.c - an address whose host answers nothing delays a dial by 250 ms, not by its share of the time;
  * one whose host answers has its share, because a listener may have the request. Over TCP; the dialer's clock is the
  * test's. Beside the listener at 127.0.0.1 its port is taken at other addresses by plain sockets: with a full
- * queue the kernel swallows what comes, with room in it TCP answers, and nobody reads.
+ * queue the kernel swallows what comes, with room in it TCP answers, and no program reads.
  */
 #include "support/dial.h"
 

@@ -124,7 +124,7 @@ TEST(a_resolver_that_takes_long_delays_nobody) {
         pair_expect(&p, &p.b, SLUICE_CLOSED);
         sluice_unlisten(listener);
     }
-    /* Sixteen take long: the next name waits, and nobody else. */
+    /* Sixteen take long: the next name waits, and no other thing does. */
     sluice_session next = names_dial(&p, "fast.test");
     come_and_go(&p, "127.0.0.1");
     exchange(&p, standing);

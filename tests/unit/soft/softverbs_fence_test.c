@@ -225,7 +225,7 @@ static void sleep_on_sockets_alone(int fd) {
         wait_for_event(&p.b);
         tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
     }
-    must(soft_fence_able()); /* nobody has noticed */
+    must(soft_fence_able()); /* the device has not noticed */
     must(soft_req_notify_cq(b.rcq, 0) == 0);
     must(!soft_fence_able());
 }
