@@ -88,11 +88,16 @@ static int made(void) {
     return fd;
 }
 
-int plain_dial(uint16_t port) {
-    struct sockaddr_in addr = softcm_in("127.0.0.1", port);
+int plain_dial_from(const char *from, uint16_t port) {
+    struct sockaddr_in own = softcm_in(from, 0), addr = softcm_in("127.0.0.1", port);
     int fd = made();
+    assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof own), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof addr), 0);
     return fd;
+}
+
+int plain_dial(uint16_t port) {
+    return plain_dial_from("127.0.0.1", port);
 }
 
 int plain_listen(uint16_t *port) {

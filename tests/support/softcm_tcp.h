@@ -32,8 +32,9 @@ void softcm_tcp_free(struct softcm_tcp_pair *p);
 /* A message arrives in the other end's oldest receive. */
 void softcm_tcp_message(struct sv_end *from, struct sv_end *to);
 
-/* A plain socket connected to that port of this host; one that listens there (*port 0: any). */
+/* A plain socket connected to that port of this host, also from another of its addresses; one that listens there (*port 0: any). */
 int plain_dial(uint16_t port);
+int plain_dial_from(const char *from, uint16_t port);
 int plain_listen(uint16_t *port);
 int plain_accept(int listener);
 /* All of it, at once or in pieces. */

@@ -138,7 +138,7 @@ static void begin(struct soft_cm_tcp_port *port, int fd, struct sockaddr_storage
     unmap(from);
     uint64_t wait_ns;
     struct soft_cm_tcp_origin origin = soft_cm_tcp_origin((struct sockaddr *)from);
-    bool taken = soft_cm_tcp_guess_wait(origin, &wait_ns);
+    bool taken = soft_cm_tcp_guess_wait(origin, soft_now_ns(), &wait_ns);
     struct soft_cm_tcp *tcp = taken ? calloc(1, sizeof *tcp) : NULL;
     socklen_t bytes = sizeof tcp->to;
     if (!tcp) {

@@ -69,8 +69,6 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
     struct soft_tcp *tcp = qp->tcp;
     const struct iwarp_rx *rx = &tcp->rx;
     struct iwarp_terminate terminate;
-    if (tcp->guessed && rx->refusal != IWARP_MPA_CRC)
-        tcp->wrong_keys++;
     iwarp_rx_terminate(rx, &terminate);
     tell(tcp, &terminate);
     bool answer = rx->ddp.opcode == IWARP_READ_RESPONSE || rx->ddp.opcode == IWARP_ATOMIC_RESPONSE;
@@ -152,7 +150,9 @@ void soft_tcp_leave(struct soft_qp *qp) {
     struct soft_tcp_socket *socket = qp->tcp->socket;
     if (!socket)
         return;
-    soft_cm_tcp_guessed(qp->tcp->origin, qp->tcp->wrong_keys);
+    /* Also of a segment that was not whole, or damaged: with a right key it would have been written as it came. */
+    if (qp->tcp->guessed)
+        soft_cm_tcp_guessed(qp->tcp->origin, soft_now_ns());
     qp->tcp->socket = NULL;
     socket->qp = NULL;
     socket->cm = qp->cm;

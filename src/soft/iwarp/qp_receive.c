@@ -84,11 +84,10 @@ static enum iwarp_refusal receive(void *owner, uint32_t at, uint32_t bytes,
 static enum iwarp_refusal invalidate(void *owner, uint32_t stag) {
     struct soft_qp *qp = owner;
     enum ibv_wc_status status;
-    qp->tcp->guessed = !soft_mr_find_remote(stag, qp);
     /* Over TCP only this process accesses the memory, so there is no access of a peer to wait for. */
-    if (!soft_mw_invalidate(qp, stag, &status) || status != IBV_WC_SUCCESS)
-        return IWARP_REMOTE_INVALIDATE;
-    return IWARP_FINE;
+    bool done = soft_mw_invalidate(qp, stag, &status) && status == IBV_WC_SUCCESS;
+    qp->tcp->guessed = !done;
+    return done ? IWARP_FINE : IWARP_REMOTE_INVALIDATE;
 }
 
 void soft_tcp_complete_receive(struct soft_qp *qp, const struct ibv_wc *wc, bool solicited) {
@@ -134,7 +133,10 @@ struct target {
     bool unpinned; /* the application's own memory, which may be unmapped */
 };
 
-/* Checks in this order: the QP's right, the key, the registration's right, the range. */
+/*
+ * Checks the QP's right first. A key of memory that does not allow this, or not there, is refused as one of no memory is,
+ * and counts like it: otherwise a peer would look for keys without their addresses, and then for these.
+ */
 static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offset, uint32_t bytes,
                                 int access, bool tagged, struct target *target) {
     *target = (struct target){0};
@@ -143,15 +145,12 @@ static enum iwarp_refusal reach(struct soft_qp *qp, uint32_t stag, uint64_t offs
     if (bytes == 0)
         return IWARP_FINE;
     const struct soft_mr *mr = soft_mr_find_remote(stag, qp);
-    qp->tcp->guessed = !mr;
-    if (!mr)
-        return tagged ? IWARP_TAGGED_STAG : IWARP_REMOTE_STAG;
-    if ((mr->access & access) != access)
-        return IWARP_REMOTE_RIGHTS;
-    target->at = soft_mr_range(mr, offset, bytes, access);
-    target->unpinned = mr->region < 0;
+    if (mr && (mr->access & access) == access)
+        target->at = soft_mr_range(mr, offset, bytes, access);
+    qp->tcp->guessed = !target->at;
     if (!target->at)
-        return tagged ? IWARP_TAGGED_BOUNDS : IWARP_REMOTE_BOUNDS;
+        return tagged ? IWARP_TAGGED_STAG : IWARP_REMOTE_STAG;
+    target->unpinned = mr->region < 0;
     return IWARP_FINE;
 }
 

@@ -84,9 +84,8 @@ struct soft_tcp {
     uint32_t signalled; /* the end of the last signalled request in frames that gets no answer */
     uint8_t
         rtr; /* the dialer's end: enum iwarp_rtr, until that frame is made; then 0 or SOFT_TCP_TELL */
-    unsigned peer_says;  /* the refusal in the peer's Terminate */
-    bool guessed;        /* the peer's current segment has a key of no memory here */
-    uint32_t wrong_keys; /* such keys of the peer on this socket; one ends the stream */
+    unsigned peer_says; /* the refusal in the peer's Terminate */
+    bool guessed; /* the last segment has a key that does not open what it asks for: the end */
     struct soft_cm_tcp_origin origin; /* the peer's address, to count them by; control lock */
     int error;                        /* the errno that ended sending */
     uint32_t watched;                 /* events the engine watches for */

@@ -42,7 +42,9 @@ struct wrong {
     uint32_t msn, key;  /* added */
     unsigned refusal;
     enum ibv_wc_status receive;
-    uint32_t wrong_keys; /* counted */
+    uint64_t offset; /* added */
+    bool closed;     /* the key of memory that is not for peers */
+    bool guessed;    /* counted as a wrong key */
 };
 
 static bool has_guessed(void) {
@@ -57,7 +59,8 @@ static void it_ends_with_its_terminate(void **state) {
     const struct wrong *wrong = *state;
     struct iwarp_ddp ddp = tcp_peer_message(&p, wrong->opcode);
     ddp.msn += wrong->msn;
-    ddp.stag += wrong->key;
+    ddp.stag = (wrong->closed ? p.e.mr->rkey : ddp.stag) + wrong->key;
+    ddp.offset += wrong->offset;
     size_t bytes = iwarp_frame(p.frame, &ddp, p.payload, wrong->bytes);
     if (wrong->flip)
         p.frame[wrong->flip] ^= 0x10;
@@ -72,11 +75,7 @@ static void it_ends_with_its_terminate(void **state) {
     tcp_peer_expect_end(&p, wrong->refusal);
     tcp_expect(p.e.rcq, 0, wrong->receive);
     tcp_peer_flushed_from(&p, 1);
-    struct soft_qp *qp = soft_qp_of(p.e.qp);
-    spin_lock(&qp->lock);
-    uint32_t wrong_keys = qp->tcp->wrong_keys;
-    spin_unlock(&qp->lock);
-    assert_int_equal(wrong_keys, wrong->wrong_keys);
+    assert_int_equal(has_guessed(), wrong->guessed);
 }
 
 /* ---- connections that break ------------------------------------------------------------------------------ */
@@ -217,24 +216,31 @@ WITH(open_plain, it_may_be_destroyed_in_the_middle) {
 #define BROKEN(name, ...)                                                                          \
     ROW_WITH(open_plain, shut, name, a_connection_that_breaks_ends_it, broken, __VA_ARGS__)
 
-TEST_CASES(WRONG(a_changed_byte, IWARP_SEND, 100, .flip = 50, .refusal = IWARP_MPA_CRC,
-                 .receive = IBV_WC_WR_FLUSH_ERR),
-           WRONG(a_changed_byte_of_a_message_that_has_begun, IWARP_SEND, TCP_PEER_LARGE,
-                 .flip = 30000, .first = 20000, .refusal = IWARP_MPA_CRC,
-                 .receive = IBV_WC_GENERAL_ERR),
-           WRONG(a_message_out_of_order, IWARP_SEND, 100, .msn = 1, .refusal = IWARP_UNTAGGED_MSN,
-                 .receive = IBV_WC_WR_FLUSH_ERR),
-           WRONG(an_answer_that_nobody_asked_for, IWARP_READ_RESPONSE, 100,
-                 .refusal = IWARP_DDP_CATASTROPHIC, .receive = IBV_WC_WR_FLUSH_ERR),
-           WRONG(an_unknown_key_of_a_write, IWARP_WRITE, 100, .key = 1,
-                 .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
-           WRONG(an_unknown_key_of_a_large_write, IWARP_WRITE, TCP_PEER_LARGE, .key = 1u << 16,
-                 .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .wrong_keys = 1),
-           WRONG(a_key_that_changed_on_the_way, IWARP_WRITE, TCP_PEER_LARGE, .flip = 7,
-                 .first = 20000, .refusal = IWARP_MPA_CRC, .receive = IBV_WC_WR_FLUSH_ERR),
-           WRONG(an_unknown_key_to_invalidate, IWARP_SEND_INVALIDATE, 100, .key = 1,
-                 .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR,
-                 .wrong_keys = 1),
-           BROKEN(an_end_between_frames, 0, false), BROKEN(an_end_in_a_header, 9, false),
-           BROKEN(an_end_in_the_middle, 20000, false), BROKEN(a_reset_between_frames, 0, true),
-           BROKEN(a_reset_in_the_middle, 20000, true));
+TEST_CASES(
+    WRONG(a_changed_byte, IWARP_SEND, 100, .flip = 50, .refusal = IWARP_MPA_CRC,
+          .receive = IBV_WC_WR_FLUSH_ERR),
+    WRONG(a_changed_byte_of_a_message_that_has_begun, IWARP_SEND, TCP_PEER_LARGE, .flip = 30000,
+          .first = 20000, .refusal = IWARP_MPA_CRC, .receive = IBV_WC_GENERAL_ERR),
+    WRONG(a_message_out_of_order, IWARP_SEND, 100, .msn = 1, .refusal = IWARP_UNTAGGED_MSN,
+          .receive = IBV_WC_WR_FLUSH_ERR),
+    WRONG(an_answer_that_nobody_asked_for, IWARP_READ_RESPONSE, 100,
+          .refusal = IWARP_DDP_CATASTROPHIC, .receive = IBV_WC_WR_FLUSH_ERR),
+    WRONG(an_unknown_key_of_a_write, IWARP_WRITE, 100, .key = 1, .refusal = IWARP_TAGGED_STAG,
+          .receive = IBV_WC_WR_FLUSH_ERR, .guessed = true),
+    WRONG(an_unknown_key_of_a_large_write, IWARP_WRITE, TCP_PEER_LARGE, .key = 1u << 16,
+          .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .guessed = true),
+    WRONG(a_key_that_changed_on_the_way, IWARP_WRITE, TCP_PEER_LARGE, .flip = 7, .first = 20000,
+          .refusal = IWARP_MPA_CRC, .receive = IBV_WC_WR_FLUSH_ERR, .guessed = true),
+    WRONG(a_right_key_with_an_address_behind_the_end, IWARP_WRITE, 100, .offset = 65536,
+          .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .guessed = true),
+    WRONG(a_right_key_with_an_address_in_front, IWARP_WRITE, 100, .offset = -1ull,
+          .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .guessed = true),
+    WRONG(a_key_of_memory_that_is_not_for_peers, IWARP_WRITE, 100, .closed = true,
+          .refusal = IWARP_TAGGED_STAG, .receive = IBV_WC_WR_FLUSH_ERR, .guessed = true),
+    WRONG(a_key_of_no_window_to_invalidate, IWARP_SEND_INVALIDATE, 100, .closed = true,
+          .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR, .guessed = true),
+    WRONG(an_unknown_key_to_invalidate, IWARP_SEND_INVALIDATE, 100, .key = 1,
+          .refusal = IWARP_REMOTE_INVALIDATE, .receive = IBV_WC_LOC_ACCESS_ERR, .guessed = true),
+    BROKEN(an_end_between_frames, 0, false), BROKEN(an_end_in_a_header, 9, false),
+    BROKEN(an_end_in_the_middle, 20000, false), BROKEN(a_reset_between_frames, 0, true),
+    BROKEN(a_reset_in_the_middle, 20000, true));

@@ -15,18 +15,6 @@
 #define MOST 64u /* of each kind, of one listener */
 #define OTHER "127.0.0.2"
 
-/* Connected from that address of this host. */
-static int dial_from(const char *from, uint16_t port) {
-    struct sockaddr_in own = softcm_in(from, 0), to = softcm_in("127.0.0.1", port);
-    struct timeval patience = {.tv_sec = 20};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    must(fd >= 0);
-    must(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0);
-    must(bind(fd, (struct sockaddr *)&own, sizeof own) == 0);
-    must(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
-    return fd;
-}
-
 static void ask(int fd) {
     uint8_t request[IWARP_HANDSHAKE_MAX];
     plain_send(fd, request, plain_request(request, true), 0);
@@ -53,7 +41,7 @@ TEST(of_too_many_that_say_nothing_the_oldest_of_the_address_that_has_most_goes) 
     struct ct_pair pair;
     int fd[MOST + 1];
     ct_pair_listen(&pair);
-    fd[0] = dial_from(OTHER, pair.port);
+    fd[0] = plain_dial_from(OTHER, pair.port);
     for (unsigned i = 1; i < MOST + 1; i++)
         fd[i] = plain_dial(pair.port);
     assert_int_equal(first_end(fd, MOST + 1), 1);

@@ -339,58 +339,6 @@ TEST(a_peer_of_greater_depths_is_connected_to) {
     close(listener);
 }
 
-/* ---- who guesses --------------------------------------------------------------------------------------------- */
-
-/* A connection, from the request to a WRITE with a key that nobody has, which ends it. */
-static void guess(struct plain *p, uint32_t key) {
-    struct iwarp_handshake_parser parser;
-    struct iwarp_ddp ddp = {.opcode = IWARP_WRITE, .last = true, .stag = key};
-    uint8_t frame[256];
-    int error;
-    ask(p, true, 0);
-    accepted(p, &parser);
-    plain_send(p->fd, frame, iwarp_frame(frame, &ddp, "guessed", 8), 0);
-    while (plain_receive(p->fd, frame, 1, &error) == 1)
-        continue;
-    assert_int_equal(soft_destroy_id(p->cm.passive), 0);
-    p->cm.passive = NULL;
-    sv_close(&p->end);
-    softcm_tcp_open(&p->end);
-    close(p->fd);
-    p->fd = plain_dial(p->cm.port);
-}
-
-/*
- * After sixteen wrong keys connections from there are taken one a second, and only a few may wait. The test is the last:
- * this address is slow from then on.
- */
-TEST(who_guesses_keys_is_slowed_down) {
-    enum { MORE = 8 };
-    struct plain p;
-    uint8_t request[IWARP_HANDSHAKE_MAX];
-    int fd[MORE];
-    plain_open(&p);
-    uint64_t begun = 0;
-    for (uint32_t i = 0; i < 16; i++) {
-        begun = soft_now_ns(); /* at the last: before the first that counts is taken, at once */
-        guess(&p, 0x12345600 + i);
-    }
-    size_t bytes = plain_request(request, true);
-    for (unsigned i = 0; i < MORE; i++) {
-        fd[i] = plain_dial(p.cm.port);
-        (void)!send(fd[i], request, bytes, MSG_NOSIGNAL);
-    }
-    plain_expect_end(fd[MORE - 1]);
-    for (uint64_t i = 1; i <= 2; i++) {
-        struct rdma_cm_id *id = ct_request(p.cm.passive_channel);
-        assert_true(soft_now_ns() - begun >= i * 1000000000);
-        assert_int_equal(soft_destroy_id(id), 0);
-    }
-    for (unsigned i = 0; i < MORE; i++)
-        close(fd[i]);
-    plain_close(&p);
-}
-
 int main(void) {
     return tests_run(softcm_tcp_setup, NULL);
 }
