@@ -208,7 +208,8 @@ static int take_environment(struct cpu_plan *plan, const struct cpu_plan_input *
         if (first >= 0 && *end == '-' && isdigit((unsigned char)end[1]))
             last = strtol(end + 1, &end, 10);
         if (first < 0 || last < first || (*end && *end != ',') || (*end == ',' && !end[1])) {
-            snprintf(plan->why, sizeof plan->why, "SLUICE_CPUS is no list of CPUs like 0-3,8");
+            snprintf(plan->why, sizeof plan->why,
+                     "SLUICE_CPUS: '%.40s' is no list of CPUs like 0-3,8", in->environment);
             return -EINVAL;
         }
         for (long cpu = first; cpu <= last; cpu++) {
@@ -251,7 +252,8 @@ static int take_memory_numa(struct cpu_plan *plan, const struct cpu_plan_input *
         }
         numa = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
         if (numa < 0 || *end) {
-            snprintf(plan->why, sizeof plan->why, "SLUICE_NUMA is no number of a node, nor none");
+            snprintf(plan->why, sizeof plan->why,
+                     "SLUICE_NUMA: '%.40s' is no number of a node, nor none", text);
             return -EINVAL;
         }
     } else {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/settings.h"
 #include "core/auth/keyring.h"
 #include "core/techniques.h"
 #include "node/node.h"
@@ -145,7 +146,10 @@ int options_node(struct node_options *out, const sluice_node_options *given, slu
     snprintf(out->name, sizeof out->name, "%s",
              o.name && *o.name ? o.name : program_invocation_short_name);
     const char *list = secure_getenv("SLUICE_WITHOUT"), *word;
+    char sentence[SETTINGS_SENTENCE];
     size_t bytes = 0;
+    if (settings_wrong(sentence, sizeof sentence))
+        REFUSE("%s", sentence);
     if (list && !techniques_read(list, &out->without, &word, &bytes))
         REFUSE("SLUICE_WITHOUT: '%.*s' is none of" TECHNIQUES(TECHNIQUE_NAME), (int)bytes, word);
     return SLUICE_OK;

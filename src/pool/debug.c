@@ -11,6 +11,7 @@
 #include <sys/auxv.h>
 
 #include "base/sanitize.h"
+#include "base/settings.h"
 #include "pool/internal.h"
 
 #define LEAKS_SHOWN 16
@@ -22,8 +23,7 @@
 #endif
 
 bool debug_wanted(void) {
-    const char *text = secure_getenv("SLUICE_POOL_DEBUG");
-    return text && *text ? strcmp(text, "0") != 0 : WANTED;
+    return setting_value(SETTING_POOL_DEBUG, WANTED ? SETTING_ON : SETTING_OFF) == SETTING_ON;
 }
 
 static struct mark *mark_of(const struct sluice_msg *msg) {

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/settings.h"
 #include "base/topology.h"
 #include "fabric/fabric.h"
 
@@ -74,19 +75,13 @@ void hugepages_miss(struct hugepages_report *report, const struct hugepages_wish
         atomic_fetch_add_explicit(&report->missed, (int64_t)bytes, memory_order_relaxed);
 }
 
-int hugepages_from_environment(struct hugepages_wish *wish) {
-    const char *text = secure_getenv("SLUICE_HUGE_PAGES");
-    if (!text || !*text)
-        return 0;
-    if (strcmp(text, "1G") == 0)
-        wish->huge_log2 = GIGABYTE_LOG2;
-    else if (strcmp(text, "2M") == 0)
-        wish->huge_log2 = TRANSPARENT_LOG2;
-    else if (strcmp(text, "no") == 0)
-        wish->no_transparent = true;
-    else
-        return -EINVAL;
-    return 0;
+void hugepages_from_environment(struct hugepages_wish *wish) {
+    static const uint8_t sizes[] = {
+        [SETTING_HUGE_2M] = TRANSPARENT_LOG2, [SETTING_HUGE_1G] = GIGABYTE_LOG2};
+    unsigned said = setting_value(SETTING_HUGE_PAGES, SETTINGS);
+    wish->no_transparent |= said == SETTING_HUGE_NO;
+    if (said == SETTING_HUGE_2M || said == SETTING_HUGE_1G)
+        wish->huge_log2 = sizes[said];
 }
 
 void hugepages_fit(struct hugepages_wish *wish, uint64_t bytes_max) {

@@ -55,8 +55,8 @@ void hugepages_miss(struct hugepages_report *report, const struct hugepages_wish
 void hugepages_count(struct hugepages_report *report, const struct hugepages *backing,
                      int64_t bytes);
 
-/* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no"; none, or "", is the default. Else -EINVAL. */
-int hugepages_from_environment(struct hugepages_wish *wish);
+/* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no" (base/settings.h); none is the default. */
+void hugepages_from_environment(struct hugepages_wish *wish);
 /* Pages of a GiB are of no use to a pool that never has so much: those of 2 MiB are meant, then. */
 void hugepages_fit(struct hugepages_wish *wish, uint64_t bytes_max);
 /* One line for people: "2048 KiB on 2 MiB pages, 64 KiB on ordinary ones; all on NUMA node 1". */

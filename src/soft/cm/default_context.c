@@ -35,9 +35,10 @@ static uint32_t generation; /* of the process that owns them */
 static struct shared *open_shared(void) {
     struct shared *one = calloc(1, sizeof *one);
     struct ibv_device **devices = one ? soft_get_device_list(NULL) : NULL;
-    if (!devices) {
+    if (!devices) { /* no memory, or a setting is refused */
+        int error = errno;
         free(one);
-        errno = ENOMEM;
+        errno = error;
         return NULL;
     }
     struct ibv_device *device = devices[0];

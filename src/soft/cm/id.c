@@ -13,6 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "base/settings.h"
 #include "base/uncancelled.h"
 #include "soft/cm/event.h"
 #include "soft/cm/mcast.h"
@@ -200,7 +201,7 @@ int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out,
     struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (own && own->generation != soft_generation_now)
         return soft_cm_fail(EPERM);
-    if (soft_engine_get())
+    if ((!own && settings_refused()) || soft_engine_get())
         return -1;
     errno = soft_fault_call(FAULT_CALL_create_id);
     if (errno)
@@ -316,6 +317,8 @@ static void kill_on_channel(struct soft_cm_id *id, void *arg) {
 
 struct rdma_event_channel *soft_create_event_channel(void) {
     UNCANCELLED;
+    if (settings_refused())
+        return NULL;
     struct soft_cm_channel *channel = soft_cm_channel_open();
     int refused = channel ? soft_fault_call(FAULT_CALL_create_event_channel) : 0;
     if (refused) {

@@ -2,7 +2,6 @@
 /*
  * net.c - which way: the setting, and the route. Constant once read.
  */
-#define _GNU_SOURCE /* secure_getenv */
 #include "soft/cm/net.h"
 
 #include <errno.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/settings.h"
 #include "base/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/channel.h"
@@ -24,15 +24,11 @@ static bool asks_crc;
 static pthread_once_t net_once = PTHREAD_ONCE_INIT;
 
 static void net_read(void) {
-    const char *text = secure_getenv("SLUICE_SOFT_NET");
-    if (!text || !*text || strcmp(text, "on") == 0)
-        net = SOFT_CM_NET_ON;
-    else if (strcmp(text, "require") == 0)
-        net = SOFT_CM_NET_REQUIRE;
-    else
-        net = SOFT_CM_NET_OFF;
-    text = secure_getenv("SLUICE_SOFT_CRC");
-    asks_crc = !text || strcmp(text, "off") != 0;
+    static const enum soft_cm_net said[] = {[SETTING_NET_OFF] = SOFT_CM_NET_OFF,
+                                            [SETTING_NET_ON] = SOFT_CM_NET_ON,
+                                            [SETTING_NET_REQUIRE] = SOFT_CM_NET_REQUIRE};
+    net = said[setting_value(SETTING_SOFT_NET, SETTING_NET_ON)];
+    asks_crc = setting_value(SETTING_SOFT_CRC, SETTING_ON) == SETTING_ON;
 }
 
 /* Never DEFAULT. */

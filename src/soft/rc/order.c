@@ -5,13 +5,13 @@
  * The sends of other queue pairs are completed under their locks, which are tried only: a thread that has one QP's lock
  * waits for no other's. If one is taken, the messages wait for the next poll, or for the engine.
  */
-#define _GNU_SOURCE /* secure_getenv */
 #include "soft/rc/order.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/settings.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
@@ -36,9 +36,9 @@ static bool tell_one(struct soft_qp *qp) {
 
 /* One that was alone relied on that: what it took is told before there is another way to answer. */
 void soft_order_join(struct soft_qp *qp) {
-    const char *text = secure_getenv("SLUICE_SOFT_ORDER");
+    bool all = setting_value(SETTING_SOFT_ORDER, SETTING_ORDER_OFF) == SETTING_ORDER_ALL;
     spin_lock(&list_lock);
-    st(across, text && strcmp(text, "all") == 0);
+    st(across, all);
     cds_list_add_tail(&qp->order_link, &list);
     atomic_fetch_add(&soft_order_count, 1);
     while (ld(soft_order_count) == 2 &&

@@ -21,6 +21,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/settings.h"
 #include "base/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
@@ -98,6 +99,8 @@ static void become(void) {
 
 struct ibv_device **soft_get_device_list(int *num) {
     UNCANCELLED;
+    if (settings_refused())
+        return NULL;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, become);
     struct ibv_device **list = calloc(2, sizeof *list);

@@ -182,8 +182,6 @@ MEMORY_TEST(too_few_huge_pages_are_told_once_a_pool_and_do_no_harm) {
     assert_int_equal(times_told(SLUICE_LOG_WARNING, "on pages of 2048 KiB, others serve"), 2);
     assert_int_equal(times_told(SLUICE_LOG_WARNING, "1048576"), 0);
     close_memory();
-    setenv("SLUICE_HUGE_PAGES", "4K", 1);
-    assert_int_equal(open_memory(SLUICE_NODE(.name = "x")), SLUICE_EINVAL);
 }
 
 MEMORY_TEST(few_descriptors_are_spoken_of) {

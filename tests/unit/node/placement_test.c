@@ -208,7 +208,7 @@ static void choose_pages(void) {
     EXPECT(strstr(info.receive_memory, "on ordinary pages"));
     sluice_close(node, 0);
     setenv("SLUICE_HUGE_PAGES", "4K", 1);
-    expect_refused(SLUICE_NODE(.device = "soft"), "SLUICE_HUGE_PAGES is none of 1G, 2M and no");
+    expect_refused(SLUICE_NODE(.device = "soft"), "SLUICE_HUGE_PAGES: '4K' is none of no, 2M, 1G");
 }
 
 TEST(the_environments_pages_are_taken_or_refused) {

@@ -65,8 +65,8 @@ TEST(off_makes_no_socket_of_the_internet_family) {
     network_child("off", stay_inside);
 }
 
-TEST(a_word_that_is_no_setting_is_off) {
-    network_child("yes please", stay_inside);
+TEST(no_is_off) {
+    network_child("No", stay_inside);
 }
 
 /* The default. */
@@ -86,6 +86,7 @@ static void go_outside(void) {
 TEST(by_default_a_wildcard_opens_a_port_and_a_local_address_none) {
     network_child(NULL, go_outside);
     network_child("on", go_outside);
+    network_child("Yes", go_outside);
 }
 
 static void go_over_tcp(void) {
