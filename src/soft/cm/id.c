@@ -5,6 +5,7 @@
  * The table is guarded by the control lock. It belongs to one process: after a fork the child finds
  * it empty, and inherited ids are refused by their generation.
  */
+#include "soft/fault/environment.h"
 #include "soft/cm/id.h"
 
 #include <sched.h>
@@ -201,7 +202,7 @@ int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out,
     struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (own && own->generation != soft_generation_now)
         return soft_cm_fail(EPERM);
-    if ((!own && settings_refused()) || soft_engine_get())
+    if ((!own && (settings_refused() || soft_fault_refused())) || soft_engine_get())
         return -1;
     errno = soft_fault_call(FAULT_CALL_create_id);
     if (errno)
@@ -317,7 +318,7 @@ static void kill_on_channel(struct soft_cm_id *id, void *arg) {
 
 struct rdma_event_channel *soft_create_event_channel(void) {
     UNCANCELLED;
-    if (settings_refused())
+    if (settings_refused() || soft_fault_refused())
         return NULL;
     struct soft_cm_channel *channel = soft_cm_channel_open();
     int refused = channel ? soft_fault_call(FAULT_CALL_create_event_channel) : 0;

@@ -5,17 +5,14 @@
  * `lock` guards plan, logs, counts and pending actions; it is a leaf under the control lock and the
  * QPs' locks, and nothing is allocated or called under it.
  */
-#define _GNU_SOURCE /* secure_getenv */
 #include "soft/fault/inject.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "soft/fault/cm.h"
+#include "soft/fault/environment.h"
 #include "soft/fault/log.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/engine.h"
@@ -288,67 +285,8 @@ uint32_t soft_fault_id_serial(void) {
     return ++id_serial;
 }
 
-static void complain(const char *what, const struct soft_plan_error *error) {
-    static bool told;
-    if (told)
-        return;
-    told = true;
-    if (error)
-        fprintf(stderr, "sluice: SLUICE_SOFT_FAULTS is ignored: line %u, column %u: %s\n",
-                error->line, error->column, error->reason);
-    else
-        fprintf(stderr, "sluice: SLUICE_SOFT_FAULTS is ignored: %s: %s\n", what, strerror(errno));
-}
-
-/* The file's text, or NULL and errno. */
-static char *read_file(const char *path) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return NULL;
-    char *text = malloc(SOFT_PLAN_BYTES + 1);
-    size_t at = 0;
-    ssize_t got = 1;
-    while (text && got > 0 && at <= SOFT_PLAN_BYTES) {
-        got = read(fd, text + at, SOFT_PLAN_BYTES + 1 - at);
-        at += got > 0 ? (size_t)got : 0;
-    }
-    int error = !text ? ENOMEM : got < 0 ? errno : at > SOFT_PLAN_BYTES ? EFBIG : 0;
-    if (!error && memchr(text, 0, at))
-        error = EINVAL;
-    close(fd);
-    if (error) {
-        free(text);
-        errno = error;
-        return NULL;
-    }
-    text[at] = '\0';
-    return text;
-}
-
-/* The environment's plan; NULL: there is none, or none that can be read, which is told if `tells`. */
-static struct soft_plan *read_environment(bool tells) {
-    const char *text = secure_getenv("SLUICE_SOFT_FAULTS");
-    if (!text || !*text)
-        return NULL;
-    char *file = NULL;
-    if (*text == '@') {
-        file = read_file(text + 1);
-        if (!file) {
-            if (tells)
-                complain(text + 1, NULL);
-            return NULL;
-        }
-    }
-    struct soft_plan_error error;
-    struct soft_plan *fresh = soft_plan_parse(file ? file : text, &error);
-    if (!fresh && tells)
-        complain(NULL, &error);
-    free(file);
-    return fresh;
-}
-
 const struct soft_profile *soft_fault_profile(void) {
-    struct soft_plan *wanted = read_environment(false);
+    struct soft_plan *wanted = soft_fault_environment();
     const struct soft_profile *profile = wanted ? wanted->profile : NULL;
     free(wanted);
     return profile;
@@ -364,11 +302,11 @@ bool soft_fault_fits(const struct soft_plan *wanted, struct soft_plan_error *err
 void soft_fault_start(void) {
     qp_serial = id_serial = 0;
     struct soft_plan_error error;
-    struct soft_plan *fresh = read_environment(true);
+    struct soft_plan *fresh = soft_fault_environment();
     if (fresh && soft_fault_fits(fresh, &error)) {
         soft_fault_install(fresh);
     } else if (fresh) {
-        complain(NULL, &error);
+        soft_fault_tell("ignored", &error);
         free(fresh);
     }
     soft_fault_run(); /* a device that is removed from the start */

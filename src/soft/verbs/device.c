@@ -23,6 +23,7 @@
 
 #include "base/settings.h"
 #include "base/uncancelled.h"
+#include "soft/fault/environment.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -99,7 +100,7 @@ static void become(void) {
 
 struct ibv_device **soft_get_device_list(int *num) {
     UNCANCELLED;
-    if (settings_refused())
+    if (settings_refused() || soft_fault_refused())
         return NULL;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, become);
