@@ -72,8 +72,12 @@ size_t tcp_peer_say_most(struct tcp_peer *p, uint8_t opcode, const uint8_t *plac
 }
 
 void tcp_peer_say_read(struct tcp_peer *p, uint32_t msn, uint32_t bytes) {
+    tcp_peer_say_read_of(p, msn, p->open->rkey, bytes);
+}
+
+void tcp_peer_say_read_of(struct tcp_peer *p, uint32_t msn, uint32_t key, uint32_t bytes) {
     struct iwarp_read read = {
-        .bytes = bytes, .source_stag = p->open->rkey, .source_offset = (uintptr_t)p->open->addr};
+        .bytes = bytes, .source_stag = key, .source_offset = (uintptr_t)p->open->addr};
     struct iwarp_ddp ddp = tcp_peer_message(p, IWARP_READ_REQUEST);
     uint8_t request[IWARP_READ_BYTES];
     ddp.msn = msn;

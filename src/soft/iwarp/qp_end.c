@@ -48,6 +48,7 @@ static void tell(struct soft_tcp *tcp, const struct iwarp_terminate *terminate) 
 
 void soft_tcp_terminate(struct soft_qp *qp, const struct iwarp_terminate *terminate) {
     tell(qp->tcp, terminate);
+    qp->tcp->gathered = false; /* it was sent now, or is not sent any more: its memory may go */
     soft_qp_fail(qp);
 }
 

@@ -129,7 +129,8 @@ static bool is_unfinished(const struct soft_tcp *tcp) {
 
 /* The QP needs another turn, whatever the socket reports. */
 static bool is_late(const struct soft_tcp *tcp) {
-    return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held;
+    return tcp->full || tcp->error != 0 || tcp->dark || tcp->send_held || tcp->take_held ||
+           tcp->tx.ended; /* no room in the socket is waited for */
 }
 
 bool soft_tcp_is_slept_on(const struct soft_qp *qp) {

@@ -262,9 +262,17 @@ bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t k
     }
     if (tcp->gathered)
         (void)soft_tcp_transmit(qp);
-    if (iwarp_tx_uses(&tcp->tx, from, bytes)) /* the frame cannot be completed */
+    if (iwarp_tx_uses(&tcp->tx, from, bytes)) { /* the frame cannot be completed */
+        iwarp_tx_drop(&tcp->tx);
         soft_qp_fail(qp);
+    }
     return false;
+}
+
+void soft_tcp_cut_off(struct soft_qp *qp, const struct soft_mr *window) {
+    const void *from = (const void *)(uintptr_t)(window->start + (uint64_t)window->shift);
+    if (iwarp_tx_uses(&qp->tcp->tx, from, window->end - window->start))
+        iwarp_tx_drop(&qp->tcp->tx);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------ */

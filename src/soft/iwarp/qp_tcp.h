@@ -158,5 +158,7 @@ void soft_tcp_event(struct soft_qp *qp, uint32_t events);
  * QP is in ERR.
  */
 bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key);
+/* qp->lock. This window was taken back while the peer read it: none of its bytes is sent from now on. */
+void soft_tcp_cut_off(struct soft_qp *qp, const struct soft_mr *window);
 
 #endif

@@ -372,7 +372,7 @@ static inline bool has_message(const struct soft_qp *qp) {
 
 static bool next_message(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
-    if (tcp->tx.open || !has_message(qp))
+    if (tcp->tx.open || tcp->tx.ended || !has_message(qp))
         return false;
     if (__builtin_expect(tcp->rtr != IWARP_RTR_NONE, 0)) {
         if (tcp->rtr != SOFT_TCP_TELL)
@@ -405,7 +405,7 @@ static bool transmit(struct soft_qp *qp, bool gather) {
     struct soft_tcp *tcp = qp->tcp;
     struct iwarp_tx *tx = &tcp->tx;
     uint64_t before = tx->sent;
-    if (!tx->open && before == tx->framed && !has_message(qp)) {
+    if (!tx->open && !tx->ended && before == tx->framed && !has_message(qp)) {
         tcp->gathered = tcp->more = false;
         return false;
     }

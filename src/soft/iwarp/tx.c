@@ -304,13 +304,17 @@ void iwarp_tx_lend(struct iwarp_tx *tx, uint8_t *bytes) {
     tx->side_bytes = 0;
 }
 
+void iwarp_tx_drop(struct iwarp_tx *tx) {
+    tx->iov_at = tx->iov_count = tx->frames = 0;
+    tx->framed = tx->sent;
+    tx->open = false;
+    tx->ended = true;
+}
+
 uint8_t *iwarp_tx_take_back(struct iwarp_tx *tx) {
     uint8_t *bytes = tx->lent;
-    if (bytes && !iwarp_tx_is_sent(tx)) {
-        tx->iov_at = tx->iov_count = tx->frames = 0;
-        tx->open = false;
-        tx->ended = true;
-    }
+    if (bytes && !iwarp_tx_is_sent(tx))
+        iwarp_tx_drop(tx);
     if (bytes)
         tx->side_bytes = 0;
     tx->lent = NULL;

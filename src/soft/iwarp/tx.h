@@ -103,6 +103,8 @@ void iwarp_tx_lend(struct iwarp_tx *tx, uint8_t *bytes);
 static inline bool iwarp_tx_is_sent(const struct iwarp_tx *tx) {
     return !tx->open && tx->iov_at == tx->iov_count;
 }
+/* What is not sent yet is lost, and the stream takes no more messages: its memory may not be read any more. */
+void iwarp_tx_drop(struct iwarp_tx *tx);
 /* NULL: none was lent. If bytes are still unsent, they are lost and the stream takes no more messages. */
 uint8_t *iwarp_tx_take_back(struct iwarp_tx *tx);
 /* The pieces to send next. Returns how many; 0: none. */

@@ -18,6 +18,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
@@ -141,21 +142,26 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
 }
 
 /* The peer's access through the window fails with its next piece, at both ends. */
-static void cut_off(struct soft_qp *qp, uint32_t key) {
+static void cut_off(struct soft_qp *qp, const struct soft_mr *window, uint32_t key) {
+    bool read = false;
     if (qp->rx_key == key)
         qp->rx_left = 0;
     for (uint32_t i = qp->answer_head; i != qp->answer_tail; i++) {
         struct soft_answer *a = &qp->answer[i % SOFT_RD_ATOMIC];
-        if (a->from && a->left && a->key == key)
-            *a = (struct soft_answer){.from = NULL}; /* no READ is answered like that */
+        if (!a->from || !a->left || a->key != key)
+            continue;
+        *a = (struct soft_answer){.from = NULL}; /* no READ is answered like that */
+        read = true;
     }
+    if (read && qp->tcp)
+        soft_tcp_cut_off(qp, window);
 }
 
 static bool take_back(struct soft_qp *qp, uint32_t rkey) {
     struct soft_mr *mr = soft_mr_find_remote(rkey, qp);
     if (!mr || !mr->window)
         return false;
-    cut_off(qp, rkey);
+    cut_off(qp, mr, rkey);
     unbind(mr->window, qp);
     return true;
 }

@@ -31,6 +31,17 @@ static int shut(void **state) {
 
 #define WITH(open, name) TEST_WITH(open, shut, name)
 
+/* So many READs of the peer have come, and the socket is full. */
+static void wait_asked(uint32_t count) {
+    struct soft_qp *qp = soft_qp_of(p.e.qp);
+    uint32_t asked;
+    do {
+        spin_lock(&qp->lock);
+        asked = qp->answer_tail;
+        spin_unlock(&qp->lock);
+    } while (asked < count);
+}
+
 WITH(open_plain, a_write_ends_with_the_key_that_it_used) {
     size_t said = tcp_peer_say_most(&p, IWARP_WRITE, p.e.buf + TCP_PEER_TARGET);
     assert_int_equal(soft_dereg_mr(p.open), 0);
@@ -105,6 +116,32 @@ WITH(open_plain, where_a_read_goes_is_filled_no_more) {
     p.e.mr = soft_reg_mr(p.e.pd, p.e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 
+/* What is written there afterwards is not the peer's to see, though it asked before and the socket had no room. */
+WITH(open_narrow, a_window_that_is_taken_back_is_sent_no_more) {
+    struct ibv_mw *mw = soft_alloc_mw(p.e.pd, IBV_MW_TYPE_2);
+    assert_non_null(mw);
+    uint32_t rkey = mw->rkey ^ 1;
+    struct ibv_mw_bind_info info = {p.open, (uintptr_t)p.e.buf + TCP_PEER_TARGET, 65536,
+                                    IBV_ACCESS_REMOTE_READ | SOFT_ACCESS_STILL};
+    assert_int_equal(sv_bind(p.e.qp, mw, rkey, info), 0);
+    tcp_expect(p.e.scq, 5, IBV_WC_SUCCESS);
+    memset(p.e.buf + TCP_PEER_TARGET, 0x11, 65536);
+    for (unsigned i = 1; i <= 2; i++)
+        tcp_peer_say_read_of(&p, i, rkey, 20000); /* one batch */
+    wait_asked(2);
+    assert_int_equal(sv_invalidate(p.e.qp, rkey), 0);
+    tcp_expect(p.e.scq, 6, IBV_WC_SUCCESS);
+    memset(p.e.buf + TCP_PEER_TARGET, 0xee, 65536);
+    unsigned secret = 0;
+    ssize_t got;
+    while ((got = recv(p.fd, p.frame, sizeof p.frame, 0)) > 0)
+        for (ssize_t i = 0; i < got; i++)
+            secret += p.frame[i] == 0xee;
+    assert_in_range(secret, 0, 64); /* headers and check values may have such bytes */
+    tcp_peer_flushed_from(&p, 0);
+    assert_int_equal(soft_dealloc_mw(mw), 0);
+}
+
 /* Nothing of it is read after the call: the peer takes what it likes, later. */
 WITH(open_narrow, memory_that_is_being_sent_ends_it) {
     struct ibv_mr *mr = p.e.mr;
@@ -118,13 +155,7 @@ WITH(open_narrow, memory_that_is_being_sent_ends_it) {
 WITH(open_narrow, an_answer_ends_with_the_key_that_it_used) {
     for (unsigned i = 1; i <= 4; i++)
         tcp_peer_say_read(&p, i, 65536);
-    struct soft_qp *qp = soft_qp_of(p.e.qp);
-    uint32_t asked;
-    do { /* all are there, and the socket is full */
-        spin_lock(&qp->lock);
-        asked = qp->answer_tail;
-        spin_unlock(&qp->lock);
-    } while (asked < 4);
+    wait_asked(4);
     assert_int_equal(soft_dereg_mr(p.open), 0);
     p.open = NULL;
     tcp_peer_flushed_from(&p, 0);
