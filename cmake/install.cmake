@@ -7,7 +7,11 @@ include(CMakePackageConfigHelpers)
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/sluice")
 set(pkgconfig_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-install(TARGETS sluice EXPORT sluice-targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(TARGETS sluice sluice_archive EXPORT sluice-targets
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# The name by which the static library is found where the shared one is, too.
+file(CREATE_LINK libsluice.a "${PROJECT_BINARY_DIR}/libsluice_static.a" SYMBOLIC)
+install(FILES "${PROJECT_BINARY_DIR}/libsluice_static.a" DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY include/sluice DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h")
 

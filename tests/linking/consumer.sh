@@ -41,6 +41,19 @@ run "$work/by_pkg_config"
 readelf -d "$work/by_pkg_config" | grep -q 'NEEDED.*\[libsluice\.so\.0\]' ||
     { echo "the program does not ask for libsluice.so.0"; exit 1; }
 
+# Within the program: beside the shared library by a name of its own, and alone by the usual one.
+read -ra all_flags < <(pkg-config --cflags --libs --static sluice)
+mkdir "$work/alone"
+cp "$libdir/libsluice.a" "$work/alone"
+for way in beside alone; do
+    flags_of_way=("${all_flags[@]/#-lsluice/-lsluice_static}")
+    [[ $way == beside ]] || flags_of_way=("${all_flags[@]/#-L$libdir/-L$work/alone}")
+    run "$cc" -std=gnu11 -Wall -Wextra -Werror "${flags[@]}" -o "$work/static_$way" \
+        "$work/src/consumer.c" "${flags_of_way[@]}"
+    run "$work/static_$way"
+    ! readelf -d "$work/static_$way" | grep 'NEEDED.*libsluice' || { echo "the library is not in the program"; exit 1; }
+done
+
 run cmake -G Ninja -S "$work/src" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     -DCMAKE_C_FLAGS="${flags[*]}" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror ${flags[*]}" \
@@ -48,6 +61,8 @@ run cmake -G Ninja -S "$work/src" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/pr
 run cmake --build "$work/build" > "$work/make.log" || { cat "$work/make.log"; exit 1; }
 run "$work/build/consumer_c"
 run "$work/build/consumer_cc"
+run "$work/build/consumer_static"
+! readelf -d "$work/build/consumer_static" | grep 'NEEDED.*libsluice' || { echo "it is not static"; exit 1; }
 
 # The page that a message of the library names is there to be read.
 [[ -n $(find "$work/prefix" -name two-hosts.md) ]] || { echo "two-hosts.md is not installed"; exit 1; }

@@ -41,6 +41,12 @@ for library in libsluice.so libsluice-soft.so sluice-soft/libibverbs.so.1 sluice
         { echo "$library exports something else"; exit 1; }
 done
 [[ -n $(exports "$build/lib/libsluice.so") ]]
+# The static library is machine code, for programs that are built without.
+archive=$work/build/lib/libsluice.a
+diff <(exports "$build/lib/libsluice.so" | cut -d' ' -f1 | grep '^sluice_') \
+    <(readelf -sW "$archive" | awk '$5 == "GLOBAL" && $7 != "UND" { print $8 }' | sort) ||
+    { echo "libsluice.a exports something else"; exit 1; }
+! readelf -SW "$archive" | grep -q 'gnu\.lto_' || { echo "libsluice.a is not linked yet"; exit 1; }
 
 export SLUICE_DEVICE=soft
 timeout 100 "$work/build/bin/sluice-lat" -p 0 --bind 127.0.0.1 --keep 2> "$work/said" &

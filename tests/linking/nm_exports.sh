@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# nm_exports.sh LIBRARY HEADER... - only sluice_* leaves the library, and everything the headers
-# declare does leave it.
+# nm_exports.sh LIBRARY HEADER... - only sluice_* leaves the library, shared or static, and everything the
+# headers declare does leave it.
 set -euo pipefail
 library=$1
 shift
 
+table=-D
+[[ $library != *.a ]] || table=-g
 # Type A is the version node of the symbol map itself.
-exported=$(nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
+exported=$(nm $table --defined-only "$library" | awk 'NF == 3 && $2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u)
 declared=$(cat "$@" | tr '\n' ' ' | tr ';' '\n' | grep -E '(^|[ /])SLUICE_API[ ]' |
     grep -oE '\bsluice_[a-z0-9_]+\(' | tr -d '(' | sort -u)
 
