@@ -176,7 +176,6 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
 }
 
 void soft_ring_exchange_close(struct soft_qp *qp) {
-    soft_pending_ring_drop_all(qp);
     soft_qp_bell_close(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
@@ -218,7 +217,7 @@ uint64_t soft_peer_number(struct ibv_qp *ibqp) {
 
 static void on_link(struct soft_peer *peer, const struct link_msg *msg, int fd) {
     struct soft_qp *qp = soft_qp_find(msg->to_qpn);
-    if (!qp || fd < 0 || qp->ud || qp->unreliable != (msg->unreliable != 0) || ld(qp->tx) ||
+    if (!qp || fd < 0 || qp->ud || qp->unreliable != (msg->unreliable != 0) ||
         !soft_untrusted_fd_memory(fd, SOFT_RING_BYTES))
         return;
     struct soft_ring *ring = mmap(NULL, SOFT_RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

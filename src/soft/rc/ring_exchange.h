@@ -15,7 +15,10 @@ struct soft_qp;
 
 /* At RTR: makes rx, tells the peer that has the number (qpn_directory.h), and holds it from then on. 0 or errno. */
 int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *peer);
-/* The QP is in no CQ's list, or under its lock. */
+/*
+ * The QP is in no CQ's list, or under its lock. What its peer offered meanwhile stays (pending_ring.h): the peer may be in its
+ * next connection already.
+ */
 void soft_ring_exchange_close(struct soft_qp *qp);
 /* file: what came with it, or NULL; -1 afterwards if it is closed already */
 void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,

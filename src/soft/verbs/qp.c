@@ -28,6 +28,7 @@
 #include "soft/rc/process_copy.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/requester.h"
+#include "soft/rc/pending_ring.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
@@ -314,6 +315,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     soft_mw_forget(qp);
     soft_tcp_detach(qp);
     soft_ring_exchange_close(qp);
+    soft_pending_ring_drop_all(qp);
     soft_ud_close(qp);
     soft_unlock();
     soft_async_drain(ibqp->context, ibqp);
