@@ -233,6 +233,21 @@ static void collect(struct soft_cq *cq, struct soft_qp *qp, uint32_t cqe) {
         st(cq->untold, false); /* it fired for them */
 }
 
+/*
+ * The completions of sends that a device would have put there when it took them, as it waits for no receiver: here they wait
+ * until the way to that receiver is made.
+ */
+static uint32_t owed(struct soft_cq *cq, struct soft_qp *qp) {
+    uint32_t count = 0;
+    if (!qp->unreliable || soft_cq_of(qp->ibv.send_cq) != cq)
+        return 0;
+    spin_lock(&qp->lock);
+    for (uint32_t i = qp->sq_head; i != qp->sq_tail; i++)
+        count += (wqe_at(qp, i)->flags & IBV_SEND_SIGNALED) != 0;
+    spin_unlock(&qp->lock);
+    return count;
+}
+
 /* A device refuses to make a CQ smaller than what is in it: EINVAL, and it stays as it is. */
 int soft_resize_cq(struct ibv_cq *ibcq, int cqe) {
     UNCANCELLED;
@@ -251,10 +266,13 @@ int soft_resize_cq(struct ibv_cq *ibcq, int cqe) {
         return ENOMEM;
     spin_lock(&cq->poll_lock);
     ring = ring_replace(cq, ring, capacity);
-    for (unsigned i = 0; i < cq->qp_count; i++)
+    uint32_t due = 0;
+    for (unsigned i = 0; i < cq->qp_count; i++) {
         collect(cq, cq->polled[i].qp, limit);
+        due += owed(cq, cq->polled[i].qp);
+    }
     spin_lock(&cq->ring_lock);
-    bool fits = ld(cq->ring_count) <= limit;
+    bool fits = ld(cq->ring_count) + due <= limit;
     if (fits) {
         st(cq->limit, limit);
         ibcq->cqe = cqe;

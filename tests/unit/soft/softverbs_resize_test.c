@@ -95,6 +95,29 @@ TEST(a_cq_of_ud_holds_datagrams) {
     sv_unpair(&a, &b);
 }
 
+/* A device waits for no receiver. Here the engine, which makes the ways, is kept away. */
+TEST(a_cq_holds_datagrams_whose_way_is_not_made_yet) {
+    struct sv_end a, b;
+    ud_open(&a, UD_OPTIONS(0));
+    ud_open(&b, UD_OPTIONS(0));
+    struct ibv_ah *ah = ud_ah(&a);
+    struct ibv_sge sge = sv_sge(&a, 0, 8);
+    struct ibv_send_wr wr = ud_wr(ah, b.qp->qp_num, &sge, 0);
+    soft_lock();
+    for (uint64_t i = 0; i < COUNT; i++) {
+        wr.wr_id = i;
+        must(ud_post(&a, &wr) == 0);
+    }
+    assert_int_equal(soft_resize_cq(a.scq, COUNT - 1), EINVAL);
+    assert_int_equal(soft_resize_cq(a.scq, COUNT), 0);
+    soft_unlock();
+    for (uint64_t i = 0; i < COUNT; i++)
+        assert_int_equal(sv_poll(a.scq).wr_id, i);
+    assert_int_equal(soft_resize_cq(a.scq, 1), 0);
+    must(soft_destroy_ah(ah) == 0);
+    sv_unpair(&a, &b);
+}
+
 TEST(a_cq_holds_what_a_flush_will_bring) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(), &b, SV_OPTIONS());
