@@ -20,6 +20,7 @@
 #include "soft/cm/mcast.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/port_cache.h"
+#include "soft/cm/port_space.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/verbs/profile.h"
 #include "soft/soft.h"
@@ -181,24 +182,12 @@ struct soft_cm_id *soft_cm_id_new(enum rdma_port_space ps, enum ibv_qp_type type
     return id;
 }
 
-static int qp_type_of(enum rdma_port_space ps) {
-    switch (ps) {
-    case RDMA_PS_TCP:
-    case RDMA_PS_IB:
-        return IBV_QPT_RC;
-    case RDMA_PS_UDP:
-    case RDMA_PS_IPOIB:
-        return IBV_QPT_UD;
-    }
-    return -1;
-}
-
 int soft_create_id2(struct rdma_event_channel *channel, struct rdma_cm_id **out, void *context,
                     enum rdma_port_space ps, enum ibv_qp_type type) {
     UNCANCELLED;
-    if (!out || qp_type_of(ps) < 0 || (type != IBV_QPT_RC && type != IBV_QPT_UD) ||
-        (ps != RDMA_PS_IB && (int)type != qp_type_of(ps)))
-        return soft_cm_fail(EINVAL);
+    int refused = out ? soft_cm_check_types(ps, type) : EINVAL;
+    if (refused)
+        return soft_cm_fail(refused);
     struct soft_cm_channel *own = (struct soft_cm_channel *)channel;
     if (own && own->generation != soft_generation_now)
         return soft_cm_fail(EPERM);
@@ -236,7 +225,7 @@ put_engine:;
 int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, void *context,
                    enum rdma_port_space ps) {
     UNCANCELLED;
-    return soft_create_id2(channel, id, context, ps, (enum ibv_qp_type)qp_type_of(ps));
+    return soft_create_id2(channel, id, context, ps, (enum ibv_qp_type)soft_cm_qp_type_of(ps));
 }
 
 /* ---- ending --------------------------------------------------------------------------------------- */

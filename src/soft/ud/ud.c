@@ -87,7 +87,6 @@ void soft_ud_store_wqe(struct soft_qp *qp, uint32_t index, const struct ibv_send
     send->tclass_flow = ah->tclass_flow;
     send->hop_limit = ah->hop_limit;
     send->sl = ah->sl;
-    send->reaches = ah->reaches;
 }
 
 /* The payload in one piece, or NULL: a key does not cover it. */
@@ -258,8 +257,8 @@ enum soft_outcome soft_ud_send(struct soft_qp *qp, struct soft_wqe *wqe, const s
     const uint8_t *data = payload_of(qp, wqe, sge, inlined);
     if (!data)
         return SOFT_BROKEN;
-    if (!send->reaches || atomic_load_explicit(&soft_port_down, memory_order_relaxed)) {
-        soft_drop(qp, send->reaches ? SOFT_DROP_STATE : SOFT_DROP_NOBODY);
+    if (atomic_load_explicit(&soft_port_down, memory_order_relaxed)) {
+        soft_drop(qp, SOFT_DROP_STATE);
         return SOFT_SENT;
     }
     bool group = send->qpn == SOFT_UD_MULTICAST_QPN;

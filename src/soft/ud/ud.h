@@ -131,7 +131,6 @@ struct soft_ud_send { /* what a datagram has beyond a work request */
     uint8_t sgid[16], dgid[16];
     uint32_t qpn, qkey, tclass_flow;
     uint8_t hop_limit, sl;
-    bool reaches;
 };
 
 struct soft_ud {

@@ -2,8 +2,8 @@
 /*
  * ah.c - address handles, and making them from the header of a received datagram.
  *
- * An address handle is two addresses and the other fields of a GRH. It leads to this host or to a multicast group;
- * one to another host may be made, as on a NIC, but datagrams sent with it are lost. Constant once made.
+ * An address handle is two addresses and the other fields of a GRH. It leads to this host or to a multicast group, as datagrams
+ * go nowhere else: one to another host is refused. Constant once made.
  */
 #define _GNU_SOURCE
 #include "soft/verbs/ah.h"
@@ -48,6 +48,10 @@ static bool gid_is_local(const union ibv_gid *gid) {
     return found;
 }
 
+bool soft_gid_is_reached(const union ibv_gid *gid) {
+    return soft_gid_is_group(gid) || gid_is_local(gid);
+}
+
 static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr) {
     if (soft_stale(soft_pd_of(pd)))
         return EPERM;
@@ -56,7 +60,7 @@ static int check(struct ibv_pd *pd, const struct ibv_ah_attr *attr) {
     /* RoCE knows no way without a GRH. */
     if (attr->port_num != 1 || !attr->is_global || attr->grh.sgid_index >= GIDS_MAX)
         return EINVAL;
-    return 0;
+    return soft_gid_is_reached(&attr->grh.dgid) ? 0 : EHOSTUNREACH;
 }
 
 struct ibv_ah *soft_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr) {
@@ -79,7 +83,6 @@ struct ibv_ah *soft_create_ah(struct ibv_pd *ibpd, struct ibv_ah_attr *attr) {
         htobe32((uint32_t)attr->grh.traffic_class << 20 | (attr->grh.flow_label & 0xfffff));
     ah->hop_limit = attr->grh.hop_limit;
     ah->sl = attr->sl & 15;
-    ah->reaches = soft_gid_is_group(&ah->dgid) || gid_is_local(&ah->dgid);
     atomic_fetch_add(&soft_pd_of(ibpd)->users, 1);
     return &ah->ibv;
 }

@@ -17,8 +17,10 @@ struct soft_ah {
     union ibv_gid sgid, dgid;
     uint32_t tclass_flow; /* as in a GRH */
     uint8_t hop_limit, sl;
-    bool reaches; /* this host has that address, or it is a group's */
 };
+
+/* A multicast group, or an address that this host has now. Without a connection of rdma_cm nothing goes elsewhere. */
+bool soft_gid_is_reached(const union ibv_gid *gid);
 
 #define soft_ah_of(p) ((struct soft_ah *)(p))
 

@@ -27,6 +27,7 @@
 #include "soft/rc/ring_exchange.h"
 #include "soft/soft.h"
 #include "soft/ud/ud_recv.h"
+#include "soft/verbs/ah.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
@@ -154,6 +155,12 @@ static int find_peer(struct soft_qp *qp, uint32_t qpn, struct soft_peer **peer) 
     return -EINVAL;
 }
 
+/* Of an unreliable queue pair no completion would say that its messages arrive nowhere. */
+static bool leads_nowhere(const struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask) {
+    return qp->unreliable && (mask & IBV_QP_AV) && attr->ah_attr.is_global &&
+           !soft_gid_is_reached(&attr->ah_attr.grh.dgid);
+}
+
 /* control lock */
 static void back_to_reset(struct soft_qp *qp) {
     if (qp->opened || qp->copy)
@@ -201,6 +208,10 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         goto out;
     }
     bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !qp->elsewhere;
+    if (leads_nowhere(qp, attr, mask)) {
+        rc = EHOSTUNREACH;
+        goto out;
+    }
     if (links && soft_cm_tcp_is_qpn(attr->dest_qp_num)) {
         rc = soft_cm_tcp_attach(qp, attr->dest_qp_num);
         if (rc != 0 && rc != ENOENT)

@@ -43,6 +43,23 @@ TEST(create_ep_errors) {
     assert_null(id);
 }
 
+TEST(types_of_queue_pairs_that_are_not_here_are_told_from_what_is_none) {
+    static const enum ibv_qp_type types[] = {IBV_QPT_UC, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND,
+                                             IBV_QPT_XRC_RECV, IBV_QPT_DRIVER};
+    static const enum rdma_port_space spaces[] = {RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IB};
+    struct rdma_cm_id *id = NULL;
+    for (unsigned i = 0; i < sizeof spaces / sizeof *spaces; i++) {
+        struct rdma_addrinfo asked = {.ai_port_space = (int)spaces[i]};
+        for (unsigned k = 0; k < sizeof types / sizeof *types; k++) {
+            asked.ai_qp_type = (int)types[k];
+            assert_fails(soft_create_ep(&id, &asked, NULL, NULL), EOPNOTSUPP);
+        }
+        asked.ai_qp_type = 99;
+        assert_fails(soft_create_ep(&id, &asked, NULL, NULL), EINVAL);
+    }
+    assert_null(id);
+}
+
 int main(void) {
     softcm_start();
     return tests_run(NULL, NULL);

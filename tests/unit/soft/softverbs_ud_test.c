@@ -223,15 +223,44 @@ TEST(where_nobody_listens_a_send_succeeds) {
     assert_int_equal(ud_drops(&a, SOFT_DROP_NOBODY), 1);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
     sv_until(ud_drops(&a, SOFT_DROP_NOBODY) >= 2);
-    struct ibv_ah_attr attr = ud_ah_attr(&a);
-    attr.grh.dgid = (union ibv_gid){.raw = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2}};
-    struct ibv_ah *far = soft_create_ah(a.pd, &attr); /* 192.0.2.0 is nobody's */
-    must(far);
-    uint32_t before = ud_drops(&a, SOFT_DROP_NOBODY);
-    ud_send(&a, far, a.qp->qp_num, 0, 8);
-    assert_int_equal(ud_drops(&a, SOFT_DROP_NOBODY), before + 1);
-    must(soft_destroy_ah(far) == 0 && soft_destroy_ah(ah) == 0);
+    must(soft_destroy_ah(ah) == 0);
     sv_unpair(&a, &b);
+}
+
+/* 192.0.2.0 and 2001:db8::, which no host has. */
+static const union ibv_gid elsewhere[] = {
+    {.raw = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2}},
+    {.raw = {0x20, 0x01, 0x0d, 0xb8}},
+};
+
+TEST(an_address_handle_to_another_host_is_refused) {
+    struct sv_end e;
+    ud_open(&e, UD_OPTIONS(0));
+    struct ibv_ah_attr attr = ud_ah_attr(&e);
+    for (unsigned i = 0; i < 2; i++) {
+        attr.grh.dgid = elsewhere[i];
+        errno = 0;
+        assert_null(soft_create_ah(e.pd, &attr));
+        assert_int_equal(errno, EHOSTUNREACH);
+    }
+    sv_close(&e);
+}
+
+TEST(an_unreliable_connection_to_another_host_is_refused) {
+    struct sv_end e;
+    sv_open(&e, SV_OPTIONS(.type = IBV_QPT_UC));
+    must(sv_to_init(&e) == 0);
+    struct ibv_qp_attr attr = sv_attr(&e, IBV_QPS_RTR, e.qp->qp_num);
+    const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    attr.ah_attr.is_global = 1;
+    for (unsigned i = 0; i < 2; i++) {
+        attr.ah_attr.grh.dgid = elsewhere[i];
+        assert_int_equal(soft_modify_qp(e.qp, &attr, mask), EHOSTUNREACH);
+        assert_int_equal(sv_state(&e), IBV_QPS_INIT);
+    }
+    must(soft_query_gid(e.ctx, 1, 0, &attr.ah_attr.grh.dgid) == 0);
+    assert_int_equal(soft_modify_qp(e.qp, &attr, mask), 0);
+    sv_close(&e);
 }
 
 TEST(before_rtr_and_after_an_error_nothing_is_received) {
