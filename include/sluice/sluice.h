@@ -395,6 +395,8 @@ SLUICE_API int sluice_worker_set_idle(sluice_node *n, uint32_t worker, sluice_id
  * Listens at "host:port", "[v6]:port" or "*:port" (an optional "sluice://" in front is skipped; a
  * link-local address names its interface, as in "[fe80::1%eth0]:port");
  * port 0 picks one, see sluice_listener_port(). The host must be a local address of the device.
+ * "*" and "[::]" are all addresses of IPv6 and of IPv4, "0.0.0.0" those of IPv4. Where the system has no IPv6 "*" is
+ * those of IPv4; so it is with a NIC of iWARP, and "[::]" is there what the NIC makes of it.
  * Errors: EADDRESS (malformed, not local, in use: text says which), ELIMIT, EINVAL, EDEVICE (the
  * node's device was removed, or the system refused a call: os_errno), ENOMEM.
  *

@@ -101,7 +101,7 @@ int address_parse(const char *text, bool listening, union address *out, char *ho
     if (strcmp(name, "*") == 0) {
         if (!listening)
             REFUSE("\"*\" can be listened at, not dialed");
-        out->v4.sin_addr.s_addr = htonl(INADDR_ANY);
+        memcpy(host, name, length + 1);
         return SLUICE_OK;
     }
     if (listening && strcasecmp(name, "localhost") == 0) {
@@ -122,6 +122,9 @@ void address_format(const struct sockaddr *addr, char out[64]) {
     if (addr->sa_family == AF_INET) {
         inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof host);
         snprintf(out, 64, "%s:%u", host, ntohs(a->v4.sin_port));
+    } else if (addr->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr)) {
+        inet_ntop(AF_INET, a->v6.sin6_addr.s6_addr + 12, host, sizeof host);
+        snprintf(out, 64, "%s:%u", host, ntohs(a->v6.sin6_port));
     } else if (addr->sa_family == AF_INET6) {
         char zone[1 + IF_NAMESIZE] = "%";
         inet_ntop(AF_INET6, &a->v6.sin6_addr, host, sizeof host);

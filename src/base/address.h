@@ -20,11 +20,13 @@ union address {
 };
 
 /*
- * Takes an address apart. Numeric hosts and, listening, "localhost" and "*" end up in *out; another
- * name is copied into host (256 bytes) and only the port is set. 0 or EADDRESS with *e.
+ * Takes an address apart. Numeric hosts and, listening, "localhost" end up in *out; another name, and listening "*",
+ * is copied into host (256 bytes) and only the port is set, which stands at the same place in both families. 0 or
+ * EADDRESS with *e.
  */
 int address_parse(const char *text, bool listening, union address *out, char *host,
                   sluice_error *e);
+/* An IPv4 address inside one of IPv6, as a socket of both families shows it, is written as the IPv4 address it is. */
 void address_format(const struct sockaddr *addr, char out[64]);
 
 #endif

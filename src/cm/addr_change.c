@@ -65,7 +65,7 @@ void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_ev
         return;
     }
     if (owner->listener) {
-        address_format(&((struct cm_listener *)(void *)owner)->address.any, address);
+        cm_listener_address((struct cm_listener *)(void *)owner, address);
         tell(cm, "the listener at ", address, "it listens on");
         return;
     }

@@ -279,7 +279,11 @@ void cm_ready(struct cm *cm, struct cm_conn *conn) {
 
 /* ---- refusals -------------------------------------------------------------------------------- */
 
-/* A REJ without a record of ours: what the transport's own number means. */
+/*
+ * A REJ without a record of ours: what the transport's own number means. A listener of ours refuses with words, so a
+ * REJ of an application without any is most often none: the stack sends it for a port that is listened at, but not at
+ * this address, and for a listener that has ended.
+ */
 static sluice_reason reason_of_rej(int status, bool empty) {
     switch (status) {
     case 8: /* invalid service id */
@@ -291,7 +295,7 @@ static sluice_reason reason_of_rej(int status, bool empty) {
         return SLUICE_REASON_PEER_LOST;
     case REJ_CONSUMER:
     case -ECONNRESET: /* the same of iWARP */
-        return empty ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE;
+        return empty ? SLUICE_REASON_NO_LISTENER : SLUICE_REASON_NOT_SLUICE;
     default:
         return SLUICE_REASON_REFUSED;
     }
@@ -329,17 +333,19 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     for (uint32_t i = 0; i < event->data_bytes; i++)
         empty = empty && event->data[i] == 0;
     sluice_reason reason = reason_of_rej(event->status, empty);
-    if (reason == SLUICE_REASON_REFUSED && owner->state != CM_CONNECTING)
-        reason =
-            SLUICE_REASON_PEER_LOST; /* it had answered, and would not wait for us any longer */
+    /* By its application only with the code for that; the others are the transport's own. */
+    bool consumer = event->status == REJ_CONSUMER || event->status == -ECONNRESET;
+    bool wordless = reason == SLUICE_REASON_REFUSED || (consumer && empty);
+    if (wordless && owner->state != CM_CONNECTING) {
+        reason = SLUICE_REASON_PEER_LOST; /* it had answered, and would not wait any longer */
+        wordless = false;
+    }
     enum cm_hope hope = cm_hope_of(reason);
     /* No word of a listener's: the stack there refused, for one that listens at another address or for
      * one that gave this handshake up in favour of others. It is asked a few times more. */
-    if (reason == SLUICE_REASON_REFUSED)
+    if (wordless)
         hope =
             session_of_conn(conn)->info.tries < WORDLESS_TRIES ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE;
-    /* By its application only with the code for that; the others are the transport's own. */
-    bool consumer = event->status == REJ_CONSUMER || event->status == -ECONNRESET;
     cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s (" CM_STATUS_FORMAT ")",
                   failure_text_of_rejection(reason, consumer, empty), CM_STATUS(event->status));
 }

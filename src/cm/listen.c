@@ -176,78 +176,129 @@ static void settle(struct cm_listener *listener, enum listener_life life) {
     pthread_mutex_unlock(&n->lock);
 }
 
-static void refuse(struct cm_listener *listener, sluice_reason reason, int error,
-                   const char *text) {
-    char address[64];
-    if (listener->address.any.sa_family == AF_INET &&
-        listener->address.v4.sin_addr.s_addr == htonl(INADDR_ANY)) /* as it is asked for */
-        snprintf(address, sizeof address, "*:%u", ntohs(listener->address.v4.sin_port));
+void cm_listener_address(const struct cm_listener *listener, char out[64]) {
+    if (listener->everywhere)
+        snprintf(out, 64, "*:%u", ntohs(listener->address.v4.sin_port));
     else
-        address_format(&listener->address.any, address);
-    snprintf(listener->text, sizeof listener->text, "cannot listen at %s: %s", address, text);
-    listener->reason = reason;
-    listener->os_errno = error;
-    if (listener->owner.id)
-        listener->node->fabric->destroy_id(listener->owner.id);
-    listener->owner.id = NULL;
-    listener->owner.state = CM_IDLE;
-    settle(listener, LISTENER_FAILED);
+        address_format(&listener->address.any, out);
+}
+
+struct refusal {
+    sluice_reason reason;
+    int error;
+    char text[96];
+};
+
+static struct refusal refusal(sluice_reason reason, int error, const char *text) {
+    struct refusal why = {.reason = reason, .error = error};
+    snprintf(why.text, sizeof why.text, "%s", text);
+    return why;
 }
 
 /* The address is not to be had, or the call says nothing of it. */
-static void refuse_address(struct cm_listener *listener, int error) {
-    char text[96];
-    failure_text_of_bind(text, sizeof text, &listener->address.any, error);
-    refuse(listener, failure_text_reason_of_bind(error), error, text);
+static struct refusal refusal_of_address(const struct cm_listener *listener, int error) {
+    struct refusal why = {.reason = failure_text_reason_of_bind(error), .error = error};
+    failure_text_of_bind(why.text, sizeof why.text, &listener->address.any, error);
+    return why;
+}
+
+static void drop_id(struct cm *cm, struct cm_listener *listener) {
+    if (listener->owner.id)
+        cm->node->fabric->destroy_id(listener->owner.id);
+    listener->owner.id = NULL;
+    listener->owner.state = CM_IDLE;
+}
+
+/*
+ * [::] takes IPv4 as well, whatever the system's choice is (net.ipv6.bindv6only). Where that cannot be said it is as
+ * the stack has it; "*" is of IPv4 then, for which it was asked, too.
+ */
+static bool takes_both(struct cm *cm, const struct cm_listener *listener) {
+    int only = 0;
+    bool any = listener->address.any.sa_family == AF_INET6 &&
+               IN6_IS_ADDR_UNSPECIFIED(&listener->address.v6.sin6_addr);
+    return !any || cm->node->fabric->set_option(listener->owner.id, RDMA_OPTION_ID,
+                                                RDMA_OPTION_ID_AFONLY, &only, sizeof only) == 0;
+}
+
+/* Reason NONE: it listens. */
+static struct refusal listen_here(struct cm *cm, struct cm_listener *listener) {
+    const struct fabric_ops *fabric = cm->node->fabric;
+    struct cm_owner *owner = &listener->owner;
+    if (fabric->create_id(cm->channel, &owner->id, owner, RDMA_PS_TCP) != 0) {
+        int error = errno;
+        owner->id = NULL;
+        return refusal(failure_text_reason_of_bind(error), error, strerror(error));
+    }
+    const char *refused = cm_set_options(cm, owner->id, &listener->link, true);
+    if (refused) {
+        struct refusal why = {.reason = SLUICE_REASON_DEVICE_ERROR, .error = errno};
+        snprintf(why.text, sizeof why.text, "%s cannot be set: %s", refused, strerror(why.error));
+        return why;
+    }
+    if (!takes_both(cm, listener) && listener->everywhere)
+        return refusal_of_address(listener, EAFNOSUPPORT);
+    if (fabric->bind_addr(owner->id, &listener->address.any) != 0)
+        return refusal_of_address(listener, errno);
+    if (owner->id->verbs && !cm_same_device(cm, owner->id))
+        return refusal(SLUICE_REASON_WRONG_DEVICE, 0, "it belongs to another device");
+    owner->state = CM_LISTENING; /* requests may come before listen() returns */
+    if (fabric->listen(owner->id, BACKLOG) != 0)
+        return refusal_of_address(listener, errno);
+    return (struct refusal){.reason = SLUICE_REASON_NONE};
+}
+
+/* All addresses of a family; the port stays. */
+static void take_all_of(struct cm_listener *listener, sa_family_t family) {
+    in_port_t port = listener->address.v4.sin_port; /* the same place in both families */
+    memset(&listener->address, 0, sizeof listener->address);
+    listener->address.any.sa_family = family;
+    listener->address.v4.sin_port = port;
+}
+
+/*
+ * "*" is one id of IPv6 that takes IPv4 as well, or one of IPv4 where the system has no IPv6. A NIC of iWARP may
+ * give an id of IPv6 nothing of IPv4, and does not say so: there it is IPv4 alone.
+ */
+static struct refusal listen_everywhere(struct cm *cm, struct cm_listener *listener) {
+    struct refusal why = {.reason = SLUICE_REASON_ADDRESS, .error = EAFNOSUPPORT};
+    if (cm->node->fabric->software || !cm->node->traits.answer_is_up) {
+        take_all_of(listener, AF_INET6);
+        why = listen_here(cm, listener);
+    }
+    if (why.reason != SLUICE_REASON_ADDRESS || why.error != EAFNOSUPPORT)
+        return why; /* it listens, or a port that is taken in one family is no reason to be content with the other */
+    drop_id(cm, listener);
+    take_all_of(listener, AF_INET);
+    return listen_here(cm, listener);
 }
 
 void cm_listen(struct cm *cm, struct cm_listener *listener) {
     cm_assert_thread(cm);
-    const struct fabric_ops *fabric = cm->node->fabric;
-    struct cm_owner *owner = &listener->owner;
-    if (cm->device_lost) {
-        refuse(listener, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
+    struct refusal why;
+    if (cm->device_lost)
+        why = refusal(SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
+    else
+        why = listener->everywhere ? listen_everywhere(cm, listener) : listen_here(cm, listener);
+    if (why.reason == SLUICE_REASON_NONE) {
+        listener->port = ntohs(cm->node->fabric->get_src_port(listener->owner.id));
+        stats_add(&cm->stats->listeners, 1);
+        settle(listener, LISTENER_LISTENING);
         return;
     }
-    if (fabric->create_id(cm->channel, &owner->id, owner, RDMA_PS_TCP) != 0) {
-        int error = errno;
-        owner->id = NULL;
-        refuse(listener, failure_text_reason_of_bind(error), error, strerror(error));
-        return;
-    }
-    const char *refused = cm_set_options(cm, owner->id, &listener->link, true);
-    if (refused) {
-        int error = errno;
-        char text[96];
-        snprintf(text, sizeof text, "%s cannot be set: %s", refused, strerror(error));
-        refuse(listener, SLUICE_REASON_DEVICE_ERROR, error, text);
-        return;
-    }
-    if (fabric->bind_addr(owner->id, &listener->address.any) != 0) {
-        refuse_address(listener, errno);
-        return;
-    }
-    if (owner->id->verbs && !cm_same_device(cm, owner->id)) {
-        refuse(listener, SLUICE_REASON_WRONG_DEVICE, 0, "it belongs to another device");
-        return;
-    }
-    owner->state = CM_LISTENING; /* requests may come before listen() returns */
-    if (fabric->listen(owner->id, BACKLOG) != 0) {
-        refuse_address(listener, errno);
-        return;
-    }
-    listener->port = ntohs(fabric->get_src_port(owner->id));
-    stats_add(&cm->stats->listeners, 1);
-    settle(listener, LISTENER_LISTENING);
+    char address[64];
+    cm_listener_address(listener, address);
+    snprintf(listener->text, sizeof listener->text, "cannot listen at %s: %s", address, why.text);
+    listener->reason = why.reason;
+    listener->os_errno = why.error;
+    drop_id(cm, listener);
+    settle(listener, LISTENER_FAILED);
 }
 
 static void close_listener(struct cm *cm, struct cm_listener *listener) {
     if (!listener->owner.id)
         return;
-    /* Requests the event channel still has are refused by this. */
-    cm->node->fabric->destroy_id(listener->owner.id);
-    listener->owner.id = NULL;
-    listener->owner.state = CM_IDLE;
+    drop_id(cm, listener); /* requests the event channel still has are refused by this */
     stats_add(&cm->stats->listeners, (uint64_t)-1);
 }
 

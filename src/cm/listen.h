@@ -40,12 +40,13 @@ struct cm_listener {
     struct mpsc_queue_item item;
     struct link_config link;
     union address address;
+    bool everywhere; /* "*": the CM thread chooses the family of the address, its port is set */
     struct sluice_loop *loops[STATS_LOOPS_MAX]; /* what link.loops points to */
     /* written by the CM thread before it answers under the node's lock */
     uint16_t port;
     int os_errno;
     sluice_reason reason;
-    char text[160];
+    char text[192];
 };
 
 /* Set in the slot of a listener's handle: it never looks like a session's. */
@@ -67,5 +68,7 @@ void cm_unlisten(struct cm *cm, struct cm_listener *listener);
 void cm_unlisten_all(struct cm *cm); /* any thread: posts the messages */
 void cm_listeners_lost(struct cm *cm);
 struct cm_listener *cm_listener_at(struct cm *cm, uint32_t slot);
+/* Where it listens, as it was asked for. */
+void cm_listener_address(const struct cm_listener *listener, char out[64]);
 
 #endif

@@ -294,8 +294,9 @@ static int listen_at(sluice_node *n, const char *address, const sluice_link_opti
                          "a node has at most %d listeners, or there is no memory", LISTENERS_MAX);
     }
     listener->address = parsed;
-    listener->link = link;     /* and with it the reference to the keys */
-    if (link.loop_count > 0) { /* the caller's array need not live on */
+    listener->everywhere = host[0] != 0; /* "*" */
+    listener->link = link;               /* and with it the reference to the keys */
+    if (link.loop_count > 0) {           /* the caller's array need not live on */
         memcpy(listener->loops, link.loops, link.loop_count * sizeof *link.loops);
         listener->link.loops = listener->loops;
     }

@@ -56,7 +56,8 @@ BOTH_MODES(a_listener_that_speaks_something_else_is_recognised) {
         peer.out = err[0];
         int port = atoi(strrchr(peer_expect(&peer, "listening on "), ':') + 1);
         /* a refusal without a word could be anybody's */
-        expect_refused_dial(&side, port, i == 2 ? SLUICE_REASON_REFUSED : SLUICE_REASON_NOT_SLUICE);
+        expect_refused_dial(&side, port,
+                            i == 2 ? SLUICE_REASON_NO_LISTENER : SLUICE_REASON_NOT_SLUICE);
         peer_kill(&peer);
     }
     side_close(&side, 0);

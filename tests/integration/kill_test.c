@@ -122,9 +122,8 @@ BOTH_MODES(a_kill_during_the_dial_ends_it) {
         must(note.event.type == SLUICE_CLOSED);
         switch (note.event.reason) {
         case SLUICE_REASON_PEER_LOST:
-        case SLUICE_REASON_NO_LISTENER:
+        case SLUICE_REASON_NO_LISTENER: /* also what its kernel says for it, without a word of its own */
         case SLUICE_REASON_UNREACHABLE:
-        case SLUICE_REASON_REFUSED: /* what its kernel says for it, without a word of its own */
             break;
         default:
             print_error("closed: %s (%s)\n", sluice_reason_text(note.event.reason),

@@ -319,6 +319,21 @@ check "bw: no heading" grep -q '^# sluice-bw: device ' "$work/out"
 kill -INT "$server"
 served "$server" 130 "bw --keep stopped by SIGINT"
 
+# ---- both families --------------------------------------------------------------------------------
+
+# A server that is not told where listens everywhere, as at ::.
+if grep -q ' lo$' /proc/net/if_inet6 2>/dev/null; then
+    for bind in '' ::; do
+        serve both sluice-lat -p 0 --keep ${bind:+--bind "$bind"}
+        for host in 127.0.0.1 '[::1]'; do
+            run sluice-lat "$host:$port" -n 20 --json </dev/null
+            check "lat at '$bind' is not reached at $host" lines_are 1 "$lat_line" "$work/out"
+        done
+        kill -INT "$server"
+        served "$server" 130 "lat in both families"
+    done
+fi
+
 # ---- nobody there, the wrong one there -----------------------------------------------------------
 
 # The port of a server that has just gone: no listener there.

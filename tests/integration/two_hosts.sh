@@ -43,7 +43,7 @@ served() {
 # ---- what goes between them --------------------------------------------------------------------------
 
 for host in 10.77.0.2 "[fd77::2]"; do
-    serve "$bin/sluice-lat" -p 0 --bind "[::]" --mode adaptive
+    serve "$bin/sluice-lat" -p 0 --mode adaptive
     timeout 60 "$bin/sluice-lat" "$host:$port" -n 500 --mode adaptive > "$work/lat" 2>&1 ||
         fail "sluice-lat to $host: $(cat "$work/lat")"
     grep -q ', over TCP, ' "$work/lat" || fail "sluice-lat does not say how it went: $(cat "$work/lat")"

@@ -84,8 +84,7 @@ int soft_cm_addr_is_local(const struct sockaddr *addr) {
     /* The whole of 127/8 is this host, though the interface carries one address of it. */
     if (addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
         return 1;
-    if (addr->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(addr)->sin6_addr))
-        return 1;
+    /* ::1 is an address like others: it is gone where IPv6 is switched off. */
     struct ifaddrs *list;
     if (getifaddrs(&list))
         return -errno;
@@ -95,6 +94,12 @@ int soft_cm_addr_is_local(const struct sockaddr *addr) {
                 soft_cm_addr_equal(one->ifa_addr, addr) && is_same_zone(one->ifa_addr, addr);
     freeifaddrs(list);
     return found;
+}
+
+bool soft_cm_addr_has_family(int family) {
+    /* A device that is kept inside the host makes no socket of the internet family, not for this either. */
+    return family != AF_INET6 || access("/proc/self/net/if_inet6", F_OK) == 0 ||
+           access("/proc/self/net/dev", F_OK) != 0; /* it cannot be known */
 }
 
 uint16_t soft_cm_addr_port(const struct sockaddr *addr) {

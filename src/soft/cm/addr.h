@@ -3,7 +3,7 @@
  * addr.h - socket addresses as rdma_cm uses them: AF_INET and AF_INET6 only.
  *
  * Every address of this host, loopback included, belongs to the software device. Pure functions
- * but for soft_cm_addr_is_local, which asks the kernel for the interface list.
+ * but for soft_cm_addr_is_local and soft_cm_addr_has_family, which ask the kernel.
  */
 #ifndef SOFT_CM_ADDR_H
 #define SOFT_CM_ADDR_H
@@ -27,6 +27,9 @@ bool soft_cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b); /* 
 /* 1 local, 0 not, -errno where the interfaces could not be listed. */
 int soft_cm_addr_is_local(const struct sockaddr *addr);
 bool soft_cm_addr_is_link_local(const struct sockaddr *addr); /* it needs sin6_scope_id */
+
+/* False: the system has no such family; one whose addresses are all switched off it has. */
+bool soft_cm_addr_has_family(int family);
 
 uint16_t soft_cm_addr_port(const struct sockaddr *addr); /* host order */
 void soft_cm_addr_set_port(struct sockaddr_storage *addr, uint16_t port);

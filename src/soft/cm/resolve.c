@@ -29,7 +29,7 @@ static void clear_src(struct soft_cm_id *id) {
 /* 0 if the device may be bound to the address, else an errno. */
 static int check_local(const struct sockaddr *addr) {
     if (soft_cm_addr_is_any(addr))
-        return 0;
+        return soft_cm_addr_has_family(addr->sa_family) ? 0 : EAFNOSUPPORT;
     if (soft_cm_addr_is_link_local(addr) &&
         ((const struct sockaddr_in6 *)(const void *)addr)->sin6_scope_id == 0)
         return EINVAL; /* says the kernel */
@@ -159,7 +159,11 @@ int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
     struct soft_cm_id *own = soft_cm_id_of(id);
     /* A group of datagrams is wherever its members are. */
     bool group = soft_cm_addr_is_group(dst) && soft_cm_id_is_ud(own);
-    int local = soft_cm_addr_is_any(dst) || group ? 1 : soft_cm_addr_is_local(dst);
+    struct sockaddr_storage there; /* the unspecified address is loopback */
+    soft_cm_addr_copy(&there, dst);
+    if (soft_cm_addr_is_any(dst))
+        soft_cm_addr_loopback(&there, dst->sa_family);
+    int local = group ? 1 : soft_cm_addr_is_local((struct sockaddr *)&there);
     bool allowed = !src || soft_cm_addr_port_allowed(soft_cm_addr_port(src));
     soft_lock();
     error = resolve_locked(own, src, dst, local, allowed);

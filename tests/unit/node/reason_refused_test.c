@@ -143,8 +143,8 @@ TEST(a_reject_says_what_it_means) {
     soft_destroy_id(raw.request);
     raw_asked(&raw, &p, asked);
     assert_int_equal(soft_reject(raw.request, NULL, 0), 0);
-    EXPECT_END(&p, &p.b, SLUICE_REASON_REFUSED, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED, 28,
-               NOTHING, "rejected without private data (status 28)");
+    EXPECT_END(&p, &p.b, SLUICE_REASON_NO_LISTENER, SLUICE_EREJECTED, 28, RDMA_CM_EVENT_REJECTED,
+               28, NOTHING, "rejected without private data (status 28)");
     soft_destroy_id(raw.request);
 #define SLUICE_X(name, value, text) SLUICE_REASON_##name,
     static const sluice_reason reasons[] = {SLUICE_REASON_LIST(SLUICE_X)};
