@@ -163,8 +163,11 @@ static bool leads_nowhere(const struct soft_qp *qp, const struct ibv_qp_attr *at
 
 /* control lock */
 static void back_to_reset(struct soft_qp *qp) {
-    if (qp->opened || qp->copy)
-        soft_qp_end_traffic(qp);
+    /* Before the CQs are left, so that a poller may still meet the QP in ERR: a reset tells of no last receive. */
+    spin_lock(&qp->lock);
+    qp->last_wqe_told |= qp->state != IBV_QPS_ERR;
+    spin_unlock(&qp->lock);
+    soft_qp_end_traffic(qp);
     soft_qp_bell_close(qp);
     soft_qp_leave_cqs(qp, true);
     reset(qp);
