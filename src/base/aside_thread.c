@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/condition.h"
 #include "base/thread.h"
 
 struct aside {
@@ -44,15 +45,11 @@ static void *aside_main(void *arg) {
 struct aside *aside_start(const char *name, void (*run)(void *arg), void (*left)(void *arg),
                           void *arg) {
     struct aside *a = malloc(sizeof *a);
-    pthread_condattr_t attr;
     if (!a)
         return NULL;
     *a = (struct aside){.run = run, .left_behind = left, .arg = arg};
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_mutex_init(&a->lock, NULL);
-    pthread_cond_init(&a->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    condition_init(&a->changed);
     if (thread_start(&a->thread, name, aside_main, a) != 0) {
         aside_free(a);
         return NULL;

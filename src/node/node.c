@@ -15,6 +15,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/condition.h"
 #include "base/limits.h"
 #include "base/uncancelled.h"
 #include "datapath/loop/loop.h"
@@ -241,11 +242,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     regions_init(&n->regions);
     regcache_lazy_init(&n->regcache);
     landing_peers_init(&n->landing_peers);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&n->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    condition_init(&n->changed);
 
     if ((status = open_device(n, e)) != SLUICE_OK)
         goto give_back;

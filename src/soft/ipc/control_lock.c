@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include "soft/ipc/control_lock.h"
+#include "base/condition.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -72,11 +73,7 @@ void soft_lock_wake(void) {
 }
 
 void soft_lock_start(void) {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&changed, &attr);
-    pthread_condattr_destroy(&attr);
+    condition_init(&changed);
 }
 
 void soft_lock_forked(void) {

@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/condition.h"
 #include "base/uncancelled.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/control_lock.h"
@@ -330,11 +331,7 @@ int soft_detach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
 /* ---- life ------------------------------------------------------------------------------------------- */
 
 void soft_mcast_once(void) {
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&waiters, &attr);
-    pthread_condattr_destroy(&attr);
+    condition_init(&waiters);
 }
 
 void soft_mcast_stop(void) {
