@@ -3,6 +3,7 @@
  * connect_test.c - how a session comes to be, or why not: nobody there, somebody else there,
  * refused, undecided, too many, forked, and handles of sessions that are gone.
  */
+#include "support/child.h"
 #include "support/side.h"
 #include "support/wait.h"
 #include "support/peer.h"
@@ -431,7 +432,7 @@ BOTH_MODES(a_forked_child_is_told_and_the_parent_works_on) {
     must(sluice_alloc(c.b.node, 100, &msg) == 0);
     for (unsigned i = 0; i < 3; i++) {
         fflush(NULL);
-        pid_t pid = fork();
+        pid_t pid = child_fork();
         must(pid >= 0);
         if (pid == 0) {
             must_end_process = true;

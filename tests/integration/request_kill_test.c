@@ -3,6 +3,7 @@
  * request_kill_test.c - kill -9 of the side that answers, at any moment: every request that was
  * accepted has exactly one outcome, before CLOSED, and one that says what is known.
  */
+#include "support/child.h"
 #include "support/side.h"
 
 #define ROUNDS 12
@@ -44,7 +45,7 @@ static pid_t start_server(int *port) {
     char number[16];
     must(pipe(fds) == 0);
     snprintf(number, sizeof number, "%d", fds[1]);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     must(pid >= 0);
     if (pid == 0) {
         execl("/proc/self/exe", "request_kill_test", "serve", number, (char *)NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* network.c - see network.h. */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/network.h"
 
 #include "support/test.h"
@@ -52,7 +53,7 @@ void network_forbid(void) {
 void network_child(const char *setting, void (*body)(void)) {
     FAULT_NO_FORK();
     fflush(NULL);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         must_end_process = true;

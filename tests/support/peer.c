@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/child.h"
 #include "support/must.h"
 #include "support/side.h"
 
@@ -22,12 +22,8 @@ void peer_spawn(struct peer *peer, char *const argv[]) {
     int in[2], out[2];
     memset(peer, 0, sizeof *peer);
     must(pipe2(in, O_CLOEXEC) == 0 && pipe2(out, O_CLOEXEC) == 0);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-    posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-    must(posix_spawnp(&peer->pid, argv[0], &actions, NULL, argv, environ) == 0);
-    posix_spawn_file_actions_destroy(&actions);
+    peer->pid = child_spawn(argv, in[0], out[1]);
+    must(peer->pid > 0);
     close(in[0]);
     close(out[1]);
     peer->in = in[1];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* softverbs.c - see softverbs.h. */
+#include "support/child.h"
 #include "support/softverbs.h"
 #include "support/usage.h"
 
@@ -342,10 +343,9 @@ struct sv_child sv_fork(void (*fn)(int fd)) {
     int pair[2];
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     must(pid >= 0);
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a killed test leaves nobody behind */
         faults_end_this_process();
         must_end_process = true;
         close(pair[0]);

@@ -5,6 +5,7 @@
  * filter is for good.
  */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/pair.h"
 #include "support/no_membarrier.h"
 #include "support/skip.h"
@@ -46,7 +47,7 @@ static void take_it_away(void) {
 
 static void in_a_process(void (*run)(void)) {
     int status;
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0)
         run();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* cpus_test.c - two nodes never get the same CPU, and a killed one gives its CPU back. */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/test.h"
 
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,10 +89,9 @@ TEST(a_fixed_cpu_is_validated) {
 TEST(a_killed_process_gives_its_cpu_back) {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         for (int i = 0; i < allowed_count; i++) {
             struct cpu_claim claim;
             if (cpu_claim_any(&claim) != 0 || claim.cpu < 0)

@@ -3,6 +3,7 @@
  * guarded_copy_test.c - a copy from or to memory that is gone fails and nothing else happens; and every fault and signal
  * that is not such a copy's goes where it would have gone. What ends a process is tried in a child.
  */
+#include "support/child.h"
 #include "support/test.h"
 
 #include <setjmp.h>
@@ -95,7 +96,7 @@ TEST(a_fault_of_the_program_goes_to_its_handler) {
 
 /* In a child: how it ended. */
 static int end_of(void (*fn)(void)) {
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});

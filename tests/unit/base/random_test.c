@@ -3,6 +3,7 @@
  * random_test.c - where the system gives no random numbers no nonce is made up: nodes do not open, dials
  * fail and requests are refused, and say why. What there is instead of getrandom(2) is used.
  */
+#include "support/child.h"
 #include "support/pair.h"
 #include "support/wait.h"
 
@@ -93,7 +94,7 @@ static bool refuse_getrandom(void) {
 
 /* What a process of its own finds; 77: it can have no filter. */
 static int without_getrandom(bool file) {
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         uint8_t a[32], b[32], zero[32] = {0};

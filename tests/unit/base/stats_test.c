@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* stats_test.c - counters are seen from outside; a page that could hurt its reader is refused. */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/test.h"
 #include "support/wait.h"
 
@@ -11,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -178,7 +178,7 @@ TEST(processes_that_cannot_be_read) {
     const struct stats_page *pages[1];
     assert_int_equal(stats_attach(0, pages, 1), -ESRCH);
     assert_int_equal(stats_attach(-1, pages, 1), -ESRCH);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         /* Root reads everything, so give that up first; process 1 is then somebody else's. */
@@ -196,10 +196,9 @@ TEST(processes_that_cannot_be_read) {
 TEST(a_page_outlives_its_killed_process) {
     int ready[2];
     assert_int_equal(pipe(ready), 0);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         struct stats stats;
         if (stats_open(&stats, "child", "d") != 0)
             _exit(1);

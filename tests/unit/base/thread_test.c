@@ -2,6 +2,7 @@
 /* thread_test.c - threads of the library leave signals to the application's, but for their own faults. */
 #define _GNU_SOURCE
 #include "base/thread.h"
+#include "support/child.h"
 #include "support/wait.h"
 #include "support/emulated.h"
 
@@ -73,7 +74,7 @@ static void *fault(void *arg) {
 }
 
 TEST(a_fault_in_it_reaches_the_applications_handler) {
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         signal(SIGSEGV, report);

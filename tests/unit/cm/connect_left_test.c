@@ -3,6 +3,7 @@
  * connect_left_test.c - a node is closed over a session that did not end in time, whose rdma_connect() still blocks
  * (iWARP): its thread ends when the call returns, with the id and the queue pair.
  */
+#include "support/child.h"
 #include "support/dial.h"
 #include "support/wait.h"
 
@@ -61,7 +62,7 @@ static void close_over_it(void) {
 
 TEST(the_thread_of_a_session_that_was_given_up_ends) {
     assert_int_equal(sem_init(&may_return, 0, 0), 0);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         close_over_it();

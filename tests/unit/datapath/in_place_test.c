@@ -8,6 +8,7 @@
  * memory sends old bytes; a_registration_nobody_ended_shows shows that it does.
  */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/hole.h"
 #include "support/wait.h"
 #include "support/memory.h"
@@ -371,7 +372,7 @@ TEST(a_child_of_fork_changes_nothing) {
     uint8_t *addr = map_at(NULL, AREA, 1);
     assert_true(arrives(&p, addr, LARGE, 1));
     assert_int_equal(pipe(go), 0);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         close(go[1]);

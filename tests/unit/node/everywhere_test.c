@@ -3,6 +3,7 @@
  * everywhere_test.c - what listens at all addresses is reached at all of them, of both families; what listens at some is
  * reached at no other, and nobody is said to have refused. Each case in a process of its own.
  */
+#include "support/child.h"
 #include "support/network.h"
 #include "support/rows.h"
 #include "support/side.h"
@@ -170,7 +171,7 @@ static void without_ipv6(void) {
 }
 
 static bool may_be_separate(void) {
-    pid_t child = fork();
+    pid_t child = child_fork();
     if (child == 0)
         _exit(network_separate() && access("/proc/self/net/if_inet6", F_OK) == 0 && switch_off()
                   ? 0

@@ -3,12 +3,12 @@
  * files_test.c - a process that may open no more files dials a listener that is there and well: it is told
  * that it is its own limit that is in the way, and once there are files again the same dial succeeds.
  */
+#include "support/child.h"
 #include "support/pair.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,10 +25,9 @@ static struct {
 static void start_listener(void) {
     int port, ends[2];
     assert_int_equal(pipe(ends), 0);
-    listener.pid = fork();
+    listener.pid = child_fork();
     assert_true(listener.pid >= 0);
     if (listener.pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
         struct pair p;
         pair_open_side(&p.a, PAIR_NODE());
         pair_listen(&p, PAIR_LINK());

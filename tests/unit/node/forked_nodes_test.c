@@ -4,6 +4,7 @@
  * children; and what the child inherited stays the parent's.
  */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/test.h"
 #include "support/wait.h"
 #include "support/skip.h"
@@ -41,7 +42,7 @@ static void threads_in_a_child(void) {
 
 static pid_t child_of(void (*run)(void *arg), void *arg) {
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         run(arg);
@@ -144,7 +145,7 @@ static void a_worker(void *arg) {
     MUST(e.status == SLUICE_EFORKED);
     sluice_unlisten(parents->listener);
     sluice_close(parents->node, 0);
-    pid_t grandchild = fork();
+    pid_t grandchild = child_fork();
     MUST(grandchild >= 0);
     if (grandchild == 0) {
         MUST(sluice_alloc(parents->node, 8, &msg) == SLUICE_EFORKED);

@@ -4,6 +4,7 @@
  * SLUICE_POOL_DEBUG=1 it is told, without it nothing comes of it, and the address sanitizer stops who
  * touches a message that is not his.
  */
+#include "support/child.h"
 #include "support/pair.h"
 #include "support/reports.h"
 #include "support/skip.h"
@@ -51,7 +52,7 @@ static void touch(sluice_node *node, size_t bytes, bool looped, enum touch what)
 /* In a child, which must not come to its end. */
 static void expect_stopped(const char *debug, size_t bytes, bool looped, enum touch what) {
     int status;
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         int quiet = open("/dev/null", O_WRONLY);

@@ -5,6 +5,7 @@
  * statistics page shows what the pools count. The device is made up; its limits are this process's.
  */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/test.h"
 #include "support/wait.h"
 
@@ -133,7 +134,7 @@ static int locked_in_child(void) {
 #define MEMORY_TEST(name) TEST_WITH(setup, NULL, name)
 
 MEMORY_TEST(a_device_that_locks_is_held_to_the_limit) {
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         int result = locked_in_child();

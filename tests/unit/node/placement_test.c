@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/topology.h"
+#include "support/child.h"
 #include "support/wait.h"
 #include "support/machine.h"
 #include "node/node.h"
@@ -36,7 +37,7 @@ static const char *const variables[] = {"SLUICE_CPUS",     "SLUICE_NUMA",   "SLU
 /* Runs it in a process that has never asked for its topology and claims CPUs of its own. 77: skipped. */
 static void apart(void (*run)(void)) {
     static char prefix[64];
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         snprintf(prefix, sizeof prefix, "sluice-placement-test-%d-", (int)getpid());

@@ -4,6 +4,7 @@
  * topologies with two, four and eight NUMA nodes, and the same as XML with NICs on some of them.
  */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/test.h"
 #include "support/wait.h"
 
@@ -442,7 +443,7 @@ static int ask_the_helper(void) {
 
 TEST(hwlocs_verbs_helper_is_asked_of_nics_and_of_nothing_else) {
     assert_int_equal(fabric_soft.affinity_cpus(NULL, NULL, NULL), -1);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0)
         _exit(ask_the_helper());

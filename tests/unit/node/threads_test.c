@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Real threads: handlers on workers, senders from outside, loops with a descriptor, fork, closing. */
+#include "support/child.h"
 #include "support/test.h"
 
 #include <errno.h>
@@ -477,7 +478,7 @@ TEST(a_forked_child_gets_errors_and_does_no_harm) {
     wait_semaphore(&flow.up);
     assert_int_equal(sluice_alloc(n, 8, &msg), 0);
 #ifndef SANITIZE_THREAD /* which knows no threads in the child of a process that had some */
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     if (pid == 0)
         _exit(child_of_fork(n, loop, session, listener, msg));
     assert_int_equal(wait_exit(pid), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* limit_text_test.c - a node that gets no memory says which limit, how much it needs, and what to do. */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/test.h"
 #include "support/wait.h"
 
@@ -49,7 +50,7 @@ static int in_child(void) {
 }
 
 POOL_TEST(a_limit_on_locked_memory_is_named_with_need_and_remedy) {
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0)
         _exit(in_child());

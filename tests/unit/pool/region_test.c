@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Regions: opening, closing, tokens, and what becomes of them when the device or the process changes. */
+#include "support/child.h"
 #include "support/memory.h"
 #include "support/wait.h"
 #include "support/watched.h"
@@ -183,7 +184,7 @@ TEST(a_removed_device_takes_the_registration_and_leaves_the_memory) {
 TEST(a_child_has_no_regions) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         sluice_token token;

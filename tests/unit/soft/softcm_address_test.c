@@ -2,6 +2,7 @@
 /*
  * softcm_address_test.c - binding, ports and their conflicts, resolving, options, getaddrinfo.
  */
+#include "support/child.h"
 #include "support/softcm.h"
 
 #include <ifaddrs.h>
@@ -47,7 +48,7 @@ static void set_flag(struct rdma_cm_id *id, int name, int value) {
 TEST(privileged_port_needs_privilege) {
     if (geteuid() != 0)
         skip();
-    pid_t child = fork(); /* nothing of the device is used by this process yet or ever */
+    pid_t child = child_fork(); /* nothing of the device is used by this process yet or ever */
     assert_true(child >= 0);
     if (!child) {
         if (setuid(65534))

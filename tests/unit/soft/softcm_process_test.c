@@ -5,6 +5,7 @@
  * The other process is this program again, started with a role. It reports over a pipe, one line a
  * step, and then waits for its end: a test always knows where the other side is when it kills it.
  */
+#include "support/child.h"
 #include "support/softcm.h"
 #include "support/rows.h"
 
@@ -143,7 +144,7 @@ static void start(struct other *other, const char *role, const char *step, const
     assert_int_equal(pipe(out), 0);
     fcntl(in[1], F_SETFD, FD_CLOEXEC);
     fcntl(out[0], F_SETFD, FD_CLOEXEC);
-    other->pid = fork();
+    other->pid = child_fork();
     assert_true(other->pid >= 0);
     if (!other->pid) {
         dup2(in[0], 0);
@@ -415,7 +416,7 @@ static int failures(struct local *local, struct rdma_cm_id *listener) {
 CT_WITH(ct_connected, forked_child_gets_eperm_and_the_parent_is_unharmed) {
     struct ct_pair *pair = *state;
     soft_write_cm_event(pair->active, (enum rdma_cm_event_type)SOFT_CM_EVENT_USER, 3, 0);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (!child) {
         struct local local = {pair->active_channel, pair->active};
@@ -443,7 +444,7 @@ CT_WITH(ct_listening, forked_child_starts_afresh) {
     struct ct_pair *pair = *state;
     int out[2];
     assert_int_equal(pipe(out), 0);
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (!child) {
         close(out[0]);

@@ -4,6 +4,7 @@
  * none of the listener's connections. Needs root to become somebody else; says so loudly and skips where it cannot.
  */
 #define _GNU_SOURCE
+#include "support/child.h"
 #include "support/softcm.h"
 #include "support/softverbs.h"
 #include "support/skip.h"
@@ -12,7 +13,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -31,12 +31,12 @@ static pid_t squatter(uid_t uid, const char *address, uint16_t port) {
     int ready[2];
     char byte;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0)
             _exit(1);
+        child_ends_too();
         struct soft_cm_port_name name = {.ps = RDMA_PS_TCP, .port = port, .afonly = true};
         struct sockaddr_in addr = softcm_in(address, 0);
         struct sockaddr_un sun = {.sun_family = AF_UNIX};
@@ -113,11 +113,10 @@ static pid_t crowd(unsigned number) {
     int ready[2];
     char byte;
     assert_int_equal(pipe(ready), 0);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         struct rlimit limit;
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)getrlimit(RLIMIT_NOFILE, &limit);
         limit.rlim_cur = limit.rlim_max < 2000 ? limit.rlim_max : 2000;
         (void)setrlimit(RLIMIT_NOFILE, &limit);

@@ -4,6 +4,7 @@
  */
 #include <sys/wait.h>
 
+#include "support/child.h"
 #include "support/fault.h"
 #include "support/softcm_tcp.h"
 #include "support/usage.h"
@@ -249,7 +250,7 @@ TEST(a_forked_child_has_no_socket_of_its_parents) {
     int socket = soft_cm_id_of(p.cm.active)->conn.tcp->watch.fd;
     assert_true(fcntl(socket, F_GETFD) >= 0);
     unsigned sockets = sockets_here();
-    pid_t child = fork();
+    pid_t child = child_fork();
     if (child == 0)
         _exit(fcntl(socket, F_GETFD) >= 0 || sockets_here() >= sockets - 2);
     int status = -1;

@@ -4,6 +4,7 @@
  * say nothing: whatever they pass and however many they are, no thread of ours waits, spins or dies
  * for it, and honest peers are served.
  */
+#include "support/child.h"
 #include "support/softverbs_hostile.h"
 
 #include <poll.h>
@@ -158,7 +159,7 @@ TEST(a_user_whose_descriptors_do_not_close_burdens_himself) {
     assert_int_equal(read(ends[0], &byte, 1), 0); /* it was closed */
     close(ends[0]);
     sv_until(soft_untrusted_fd_pending() == MANY + 7);
-    pid_t child = fork(); /* nor does fork() wait, or the child */
+    pid_t child = child_fork(); /* nor does fork() wait, or the child */
     must(child >= 0);
     if (child == 0)
         _exit(0);

@@ -3,6 +3,7 @@
  * softverbs_namespace_test.c - processes that share a network and no PIDs, as the containers of a pod do: the kernel
  * calls each of them 0 to the other, and 1 to itself. Skips where a PID namespace cannot be had.
  */
+#include "support/child.h"
 #include "support/namespace.h"
 #include "support/softverbs_hostile.h"
 
@@ -32,7 +33,7 @@ static void alone(int fd, void (*what)(int fd)) {
     int status;
     if (!leave_pids())
         _exit(SKIPPED);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     must(pid >= 0);
     if (pid == 0) {
         must(getpid() == 1);

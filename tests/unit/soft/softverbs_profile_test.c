@@ -5,6 +5,7 @@
  *
  * A process has one profile, so each case is a process.
  */
+#include "support/child.h"
 #include "support/softverbs.h"
 #include "support/wait.h"
 #include "support/rows.h"
@@ -20,7 +21,7 @@
 
 /* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
 static void in_a_process(const char *profile, void (*run)(void)) {
-    pid_t child = fork();
+    pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         if (profile)

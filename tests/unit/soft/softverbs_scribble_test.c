@@ -7,6 +7,7 @@
  *
  * Everything random follows from one seed, which a failure prints; SLUICE_TEST_SEED sets it.
  */
+#include "support/child.h"
 #include "support/softverbs_hostile.h"
 
 #include <poll.h>
@@ -211,10 +212,9 @@ static void peer(int fd) {
 /* Runs one peer after the other, so that the victim need not fork while it has threads. */
 static void nursery(int fd) {
     while (sv_hear(fd) == 1) {
-        pid_t pid = fork();
+        pid_t pid = child_fork();
         must(pid >= 0);
         if (pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
             peer(fd);
             _exit(0);
         }

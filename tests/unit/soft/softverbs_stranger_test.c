@@ -5,6 +5,7 @@
  *
  * It runs in a network namespace of its own where it may: names that are taken away here would be missing elsewhere.
  */
+#include "support/child.h"
 #include "support/softverbs_hostile.h"
 #include "support/usage.h"
 #include "support/network.h"
@@ -13,7 +14,6 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_queue.h"
 
-#include <sys/prctl.h>
 #include <sys/resource.h>
 
 #define OTHER_UID 65534
@@ -32,6 +32,7 @@ static void needs_other_users(void) {
 static void become_another_user(void) {
     must(setresgid(OTHER_UID, OTHER_UID, OTHER_UID) == 0);
     must(setresuid(OTHER_UID, OTHER_UID, OTHER_UID) == 0);
+    child_ends_too();
 }
 
 static uint32_t victim_qpn;
@@ -276,9 +277,8 @@ static void are_many_members(int fd) {
     must(setpgid(0, 0) == 0); /* all of them end together */
     become_another_user();
     for (unsigned i = 0; i < 128; i++) {
-        if (fork() != 0)
+        if (child_fork() != 0)
             continue;
-        must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
         take_name("g", i);
         sv_tell(fd, 1);
         pause();

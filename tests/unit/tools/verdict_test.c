@@ -2,6 +2,7 @@
 /*
  * verdict_test.c - a program that saw wrong data says so, and ends with the status that allows it no second try.
  */
+#include "support/child.h"
 #include "support/test.h"
 #include "support/wait.h"
 
@@ -20,7 +21,7 @@ static int ends_with(void (*what)(void)) {
     int fd[2];
     assert_int_equal(pipe(fd), 0);
     fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         dup2(fd[1], STDERR_FILENO);
