@@ -7,7 +7,8 @@
  * affinity mask, which may change, is read at each claim.
  *
  * A claim is the abstract unix socket "\0sluice-cpu-N". Abstract names belong to a network
- * namespace: nodes in different ones do not see each other's claims, and share a CPU at worst.
+ * namespace: nodes in different ones do not see each other's claims. So they begin at different CPUs
+ * (cpu_begin.h), and share one at worst.
  *
  * Callable from any thread.
  */
@@ -28,6 +29,7 @@
 #include "base/topology.h"
 
 const char *cpu_claim_prefix = "sluice-cpu-";
+const uint64_t *cpu_claim_begin;
 
 static pthread_once_t order_once = PTHREAD_ONCE_INIT;
 static int16_t order[CPU_SETSIZE];

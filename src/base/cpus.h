@@ -16,6 +16,8 @@ struct cpu_claim {
 
 /* Beginning of the claims' names, "sluice-cpu-"; a test gives itself another to be alone. */
 extern const char *cpu_claim_prefix;
+/* A test's number in place of that of cpu_begin.h; NULL: none. */
+extern const uint64_t *cpu_claim_begin;
 
 /* Claims the first free allowed CPU; cpu -1 when all are claimed (then do not pin). 0 or -errno. */
 int cpu_claim_any(struct cpu_claim *claim);

@@ -127,14 +127,40 @@ static void add(struct cpu_plan *plan, hwloc_const_cpuset_t from, int cpu) {
         plan->cpus[plan->cpu_count++] = (int16_t)cpu;
 }
 
+static bool is_usable(const struct cpu_plan_input *in, int cpu) {
+    return !in->usable || hwloc_bitmap_isset(in->usable, (unsigned)cpu);
+}
+
+/*
+ * The CPUs from there on are as good as each other. Nodes that do not see each other's claims begin at different ones,
+ * among those that may be claimed; the others follow in their order, so that what is next to each other stays so.
+ */
+static void begin_somewhere(struct cpu_plan *plan, const struct cpu_plan_input *in, uint32_t from) {
+    int16_t same[CPU_PLAN_CPUS_MAX];
+    uint32_t count = plan->cpu_count - from, usable = 0, first = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        same[i] = plan->cpus[from + i];
+        usable += is_usable(in, same[i]);
+    }
+    if (usable == 0)
+        return;
+    uint32_t skip = (uint32_t)(in->begin % usable);
+    while (!is_usable(in, same[first]) || skip-- > 0)
+        first++;
+    for (uint32_t i = 0; i < count; i++)
+        plan->cpus[from + i] = same[(first + i) % count];
+}
+
 /* All CPUs of a set: the first hardware thread of each core, then the second, and so on. */
-static void add_set(struct cpu_plan *plan, hwloc_topology_t topology, hwloc_const_cpuset_t set) {
-    int cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE);
+static void add_set(struct cpu_plan *plan, const struct cpu_plan_input *in,
+                    hwloc_const_cpuset_t set) {
+    int cores = hwloc_get_nbobjs_by_type(in->topology, HWLOC_OBJ_CORE);
     bool more = true;
     for (unsigned turn = 0; more; turn++) {
+        uint32_t from = plan->cpu_count;
         more = false;
         for (int i = 0; i < cores; i++) {
-            hwloc_obj_t core = hwloc_get_obj_by_type(topology, HWLOC_OBJ_CORE, (unsigned)i);
+            hwloc_obj_t core = hwloc_get_obj_by_type(in->topology, HWLOC_OBJ_CORE, (unsigned)i);
             int cpu = -1;
             for (unsigned nth = 0; core && nth <= turn; nth++)
                 if ((cpu = hwloc_bitmap_next(core->cpuset, cpu)) < 0)
@@ -142,27 +168,31 @@ static void add_set(struct cpu_plan *plan, hwloc_topology_t topology, hwloc_cons
             more |= cpu >= 0;
             add(plan, set, cpu);
         }
+        begin_somewhere(plan, in, from);
     }
+    uint32_t from = plan->cpu_count;
     /* Where the platform hides its cores. */
     for (int cpu = hwloc_bitmap_first(set); cpu >= 0 && cpu < CPU_PLAN_CPUS_MAX;
          cpu = hwloc_bitmap_next(set, cpu))
         add(plan, set, cpu);
+    begin_somewhere(plan, in, from);
 }
 
 /* The CPUs of one node that are allowed. */
-static void add_node(struct cpu_plan *plan, hwloc_topology_t topology, int numa) {
-    hwloc_obj_t node = node_of(topology, numa);
+static void add_node(struct cpu_plan *plan, const struct cpu_plan_input *in, int numa) {
+    hwloc_obj_t node = node_of(in->topology, numa);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     if (node && node->cpuset && set) {
-        hwloc_bitmap_and(set, node->cpuset, hwloc_topology_get_allowed_cpuset(topology));
-        add_set(plan, topology, set);
+        hwloc_bitmap_and(set, node->cpuset, hwloc_topology_get_allowed_cpuset(in->topology));
+        add_set(plan, in, set);
     }
     hwloc_bitmap_free(set);
 }
 
-static void order_cpus(struct cpu_plan *plan, hwloc_topology_t topology) {
+static void order_cpus(struct cpu_plan *plan, const struct cpu_plan_input *in) {
+    hwloc_topology_t topology = in->topology;
     int numa = plan->device_numa;
-    add_node(plan, topology, numa);
+    add_node(plan, in, numa);
     plan->near_count = plan->cpu_count;
     int count = numa >= 0 ? hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) : 0;
     uint64_t last = 0; /* each distance once, from near to far: there are few nodes */
@@ -177,11 +207,11 @@ static void order_cpus(struct cpu_plan *plan, hwloc_topology_t topology) {
         for (int i = 0; i < count && next != UINT64_MAX; i++) {
             hwloc_obj_t node = hwloc_get_obj_by_type(topology, HWLOC_OBJ_NUMANODE, (unsigned)i);
             if (distance(topology, numa, (int)node->os_index) == next)
-                add_node(plan, topology, (int)node->os_index);
+                add_node(plan, in, (int)node->os_index);
         }
         last = next;
     }
-    add_set(plan, topology, hwloc_topology_get_allowed_cpuset(topology));
+    add_set(plan, in, hwloc_topology_get_allowed_cpuset(topology));
     if (numa < 0 || plan->near_count == 0)
         plan->near_count = plan->cpu_count; /* nothing is nearer than anything else */
 }
@@ -315,7 +345,7 @@ int cpu_plan_make(struct cpu_plan *plan, const struct cpu_plan_input *in) {
     plan->arena_numa =
         has_memory(in->topology, plan->device_numa) ? plan->device_numa : CPU_PLAN_NO_NUMA;
     if (in->topology)
-        order_cpus(plan, in->topology);
+        order_cpus(plan, in);
     explain(plan, in);
     if (take_memory_numa(plan, in) != 0)
         return -EINVAL;

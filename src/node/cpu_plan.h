@@ -3,7 +3,8 @@
  * cpu_plan.h - where a node's workers and memory belong, from the machine's topology and its device.
  *
  * Pure: it reads its input and changes nothing. The caller that claims CPUs (base/cpus.h) takes them in
- * the plan's order, so that two nodes with one plan still get different ones.
+ * the plan's order, so that two nodes with one plan still get different ones. Nodes that do not see each other's
+ * claims have another `begin`, and with it plans that begin at different CPUs, each as near as the other.
  *
  * CPUs the cgroup forbids are in no plan. The device's NUMA node comes first, one hardware thread of
  * every core before the second of any; the CPUs of other nodes follow, nearest first. A device without
@@ -49,6 +50,10 @@ struct cpu_plan_input {
     const int *worker_cpus;  /* the caller's choice, one a worker; -1: not pinned; NULL: none */
     const char *environment; /* SLUICE_CPUS: "0-3,8", used where worker_cpus is NULL; or NULL */
     uint32_t workers;
+    /* Where claims begin among CPUs as good as each other (base/cpu_begin.h); 0: at the first. */
+    uint64_t begin;
+    /* The affinity mask, outside of which no claim begins; NULL: all. */
+    hwloc_const_cpuset_t usable;
 };
 
 struct cpu_plan {

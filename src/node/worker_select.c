@@ -14,6 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cpu_begin.h"
+#include "base/cpus.h"
 #include "base/topology.h"
 #include "base/uncancelled.h"
 #include "node/node.h"
@@ -221,8 +223,12 @@ int worker_select_plan(sluice_node *n) {
         .worker_cpus = n->options.worker_cpus,
         .environment = secure_getenv("SLUICE_CPUS"),
         .workers = n->options.workers,
+        .begin = cpu_claim_begin ? *cpu_claim_begin : cpu_begin_here(),
     };
-    hwloc_bitmap_t cpus = NULL;
+    hwloc_bitmap_t cpus = NULL, usable = NULL;
+    if (in.topology && (usable = hwloc_bitmap_alloc()) != NULL &&
+        hwloc_get_cpubind(in.topology, usable, HWLOC_CPUBIND_THREAD) == 0)
+        in.usable = usable;
     if (in.topology && (cpus = hwloc_bitmap_alloc()) != NULL &&
         n->fabric->affinity_cpus(in.topology, n->context->device, cpus) == 0)
         in.device_cpus = cpus;
@@ -237,6 +243,7 @@ int worker_select_plan(sluice_node *n) {
      * topology no worker's node is known, and the kernel's word does no harm. */
     n->device_numa = in.topology ? n->plan->device_numa : nic.numa;
     hwloc_bitmap_free(cpus);
+    hwloc_bitmap_free(usable);
     return error;
 }
 

@@ -37,11 +37,13 @@ static const char *const variables[] = {"SLUICE_CPUS",     "SLUICE_NUMA",   "SLU
 /* Runs it in a process that has never asked for its topology and claims CPUs of its own. 77: skipped. */
 static void apart(void (*run)(void)) {
     static char prefix[64];
+    static const uint64_t first = 0; /* claims begin at the first CPU */
     pid_t child = child_fork();
     assert_true(child >= 0);
     if (child == 0) {
         snprintf(prefix, sizeof prefix, "sluice-placement-test-%d-", (int)getpid());
         cpu_claim_prefix = prefix;
+        cpu_claim_begin = &first;
         for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
             unsetenv(variables[i]);
         run();

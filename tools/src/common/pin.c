@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/cpu_begin.h"
 #include "tool.h"
 
 #define CPUS_MAX 8192
@@ -85,6 +86,27 @@ static bool is_second_thread(int cpu) {
     return first != cpu;
 }
 
+/* Beginning where claims of this network namespace begin. True: claimed, or no sockets to be had: run unpinned. */
+static bool claim_any_of(struct pin *pin, const struct cpu_mask *mask, bool second) {
+    static int same[CPUS_MAX];
+    unsigned count = 0;
+    for (int i = 0; i < CPUS_MAX; i++)
+        if (mask_has(mask, i) && is_second_thread(i) == second)
+            same[count++] = i;
+    unsigned first = count > 0 ? (unsigned)(cpu_begin_here() % count) : 0;
+    for (unsigned i = 0; i < count; i++) {
+        int cpu = same[(first + i) % count], fd = claim(cpu);
+        if (fd < 0 && errno != EADDRINUSE)
+            return true;
+        if (fd >= 0) {
+            pin->cpu = cpu;
+            pin->claim_fd = fd;
+            return true;
+        }
+    }
+    return false;
+}
+
 int pin_claim(struct pin *pin, int64_t cpu) {
     *pin = (struct pin){.cpu = -1, .claim_fd = -1};
     const struct cpu_mask *mask = allowed_at_start();
@@ -93,20 +115,9 @@ int pin_claim(struct pin *pin, int64_t cpu) {
     if (cpu >= 0)
         return claim_fixed(pin, cpu);
     /* One hardware thread of each core before the second of any. */
-    for (int second = 0; second < 2; second++) {
-        for (int i = 0; i < CPUS_MAX; i++) {
-            if (!mask_has(mask, i) || is_second_thread(i) != (second == 1))
-                continue;
-            int fd = claim(i);
-            if (fd < 0 && errno != EADDRINUSE)
-                return 0; /* no sockets to be had: run unpinned */
-            if (fd >= 0) {
-                pin->cpu = i;
-                pin->claim_fd = fd;
-                return 0;
-            }
-        }
-    }
+    for (int second = 0; second < 2; second++)
+        if (claim_any_of(pin, mask, second == 1))
+            return 0;
     return 0;
 }
 
