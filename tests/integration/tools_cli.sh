@@ -389,6 +389,29 @@ check "lat on one CPU: does not say that it does not spin" \
     grep -q 'adaptive mode instead of spin' "$work/err"
 served "$server" 0 "lat on one CPU"
 
+# Where the server was not told its CPU it makes room: whichever of two the client has, both spin.
+mapfile -t two_cpus < <(awk '/^Cpus_allowed_list:/ {
+    for (n = split($2, part, ","); i < n && found < 2;) {
+        split(part[++i], end, "-")
+        for (cpu = end[1] + 0; cpu <= (end[2] == "" ? end[1] : end[2]) + 0 && found < 2; cpu++) {
+            print cpu
+            found++
+        }
+    }
+}' /proc/self/status)
+if ((${#two_cpus[@]} == 2)); then
+    serve roomy sluice-lat -p 0 --keep
+    for cpu in "${two_cpus[@]}"; do
+        run sluice-lat "127.0.0.1:$port" --cpu "$cpu" -n 20 </dev/null
+        check "lat on CPU $cpu: the server does not make room: $(head -n 1 "$work/out")" \
+            grep -Eq "mode spin, CPU $cpu, server CPU [0-9]+$" "$work/out"
+        check "lat on CPU $cpu: the server has it, too" \
+            bash -c "! grep -q 'CPU $cpu, server CPU $cpu\$' '$work/out'"
+    done
+    kill -INT "$server"
+    served "$server" 130 "lat that makes room"
+fi
+
 # ---- a peer that dies, a signal in the middle ----------------------------------------------------
 
 serve victim sluice-lat -p 0

@@ -140,3 +140,35 @@ TEST(nodes_of_several_network_namespaces_do_not_all_begin_on_one_cpu) {
 TEST(tools_of_several_network_namespaces_do_not_all_begin_on_one_cpu) {
     do_not_all_begin_on_one(tool_begins);
 }
+
+/* ---- a tool whose peer has the same one ---------------------------------------------------------------------- */
+
+static void move_away(void) {
+    struct pin pin, rest[CPUS_MAX];
+    int count = 0;
+    must(pin_claim(&pin, -1) == 0 && pin.cpu >= 0);
+    int before = pin.cpu;
+    must(pin_move(&pin) && pin.cpu >= 0 && pin.cpu != before && pin_is_allowed(pin.cpu));
+    cpu_set_t mask;
+    must(sched_getaffinity(0, sizeof mask, &mask) == 0);
+    must(CPU_COUNT(&mask) == 1 && CPU_ISSET(pin.cpu, &mask));
+    while (pin_claim(&rest[count], -1) == 0 && rest[count].cpu >= 0)
+        must(rest[count].cpu != pin.cpu && count++ < CPUS_MAX - 1);
+    must(count == pin.allowed - 1); /* what it had is free */
+    before = pin.cpu;
+    must(!pin_move(&pin) && pin.cpu == before && pin.claim_fd >= 0);
+}
+
+static int moves_away(void) {
+    move_away();
+    return 0;
+}
+
+TEST(a_tool_moves_to_another_cpu_while_one_is_free) {
+    int answer;
+    if (cores() < 2)
+        skip_with("THIS PROCESS MAY RUN ON ONE CORE ONLY");
+    if (!spaces_ask(1, moves_away, &answer)) /* where no other program has claims */
+        skip_with("THIS PROCESS MAY NOT HAVE A NETWORK NAMESPACE OF ITS OWN");
+    assert_int_equal(answer, 0);
+}

@@ -108,6 +108,8 @@ const char *endpoint_mode_name(const struct endpoint *ep) {
 }
 
 void endpoint_share_cpu(struct endpoint *ep) {
+    if (!ep->share_cpu && ep->options.cpu < 0 && ep->listening && pin_move(&ep->pin))
+        return; /* the client is told with the answer to its plan */
     if (!ep->share_cpu)
         tool_note("CPU %d is the peer's too: adaptive mode instead of spin", ep->pin.cpu);
     ep->share_cpu = true;

@@ -88,7 +88,7 @@ int endpoint_dial(struct endpoint *ep, const char *address);
 void endpoint_hangup(struct endpoint *ep);
 /* The session ended when it should not have: says why. Returns TOOL_FAILED. */
 int endpoint_fail_closed(struct endpoint *ep, const char *during);
-/* Sleeping for a while is right from now on: the peer spins on the same CPU. */
+/* The peer spins on the same CPU. A server that was not told where to run moves away; else sleeping for a while is right. */
 void endpoint_share_cpu(struct endpoint *ep);
 /* "spin", "adaptive" or "block", as it really is. */
 const char *endpoint_mode_name(const struct endpoint *ep);

@@ -107,6 +107,13 @@ static bool claim_any_of(struct pin *pin, const struct cpu_mask *mask, bool seco
     return false;
 }
 
+/* One hardware thread of each core before the second of any. */
+static void claim_any(struct pin *pin) {
+    for (int second = 0; second < 2; second++)
+        if (claim_any_of(pin, allowed_at_start(), second == 1))
+            return;
+}
+
 int pin_claim(struct pin *pin, int64_t cpu) {
     *pin = (struct pin){.cpu = -1, .claim_fd = -1};
     const struct cpu_mask *mask = allowed_at_start();
@@ -114,11 +121,20 @@ int pin_claim(struct pin *pin, int64_t cpu) {
         pin->allowed += mask_has(mask, i);
     if (cpu >= 0)
         return claim_fixed(pin, cpu);
-    /* One hardware thread of each core before the second of any. */
-    for (int second = 0; second < 2; second++)
-        if (claim_any_of(pin, mask, second == 1))
-            return 0;
+    claim_any(pin);
     return 0;
+}
+
+bool pin_move(struct pin *pin) {
+    struct pin other = {.cpu = -1, .claim_fd = -1, .allowed = pin->allowed};
+    claim_any(&other); /* its own is taken, by itself */
+    if (other.cpu < 0 || pin_apply(&other) != 0) {
+        pin_release(&other);
+        return false;
+    }
+    pin_release(pin);
+    *pin = other;
+    return true;
 }
 
 int pin_apply(const struct pin *pin) {

@@ -23,6 +23,11 @@ int pin_claim(struct pin *pin, int64_t cpu);
 /* Pins the calling thread to the claimed CPU, if there is one. 0 or an exit status. */
 int pin_apply(const struct pin *pin);
 void pin_release(struct pin *pin);
+/*
+ * To another CPU than the one that it claimed, which the peer runs on: it was told to, or is in a container, where claims are
+ * others. The calling thread is pinned there. False: no other is free.
+ */
+bool pin_move(struct pin *pin);
 /* Some allowed CPU other than this one, -1 if there is none. */
 int pin_other(int cpu);
 bool pin_is_allowed(int cpu);
