@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,9 +81,36 @@ static bool is_same_zone(const struct sockaddr *a, const struct sockaddr *b) {
     return !soft_cm_addr_is_link_local(a) || v6(a)->sin6_scope_id == v6(b)->sin6_scope_id;
 }
 
+/* The whole of 127/8 is this host, though the interface carries one address of it. */
+static bool is_loopback_v4(const struct sockaddr *addr) {
+    return addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+bool soft_cm_addr_is_loopback(const struct sockaddr *addr) {
+    return is_loopback_v4(addr) ||
+           (addr->sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&v6(addr)->sin6_addr));
+}
+
+bool soft_cm_addr_outside(struct sockaddr_storage *addr, int family) {
+    struct ifaddrs *list;
+    if (getifaddrs(&list))
+        return false;
+    const struct ifaddrs *one = list;
+    while (one &&
+           !(one->ifa_addr && one->ifa_addr->sa_family == family && (one->ifa_flags & IFF_UP) &&
+             !(one->ifa_flags & IFF_LOOPBACK) && !soft_cm_addr_is_link_local(one->ifa_addr)))
+        one = one->ifa_next;
+    bool found = one && soft_cm_addr_bytes(one->ifa_addr) > 0;
+    if (found) {
+        soft_cm_addr_copy(addr, one->ifa_addr);
+        soft_cm_addr_set_port(addr, 0);
+    }
+    freeifaddrs(list);
+    return found;
+}
+
 int soft_cm_addr_is_local(const struct sockaddr *addr) {
-    /* The whole of 127/8 is this host, though the interface carries one address of it. */
-    if (addr->sa_family == AF_INET && ntohl(v4(addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET)
+    if (is_loopback_v4(addr))
         return 1;
     /* ::1 is an address like others: it is gone where IPv6 is switched off. */
     struct ifaddrs *list;

@@ -3,7 +3,7 @@
  * addr.h - socket addresses as rdma_cm uses them: AF_INET and AF_INET6 only.
  *
  * Every address of this host, loopback included, belongs to the software device. Pure functions
- * but for soft_cm_addr_is_local and soft_cm_addr_has_family, which ask the kernel.
+ * but for soft_cm_addr_is_local, _outside and _has_family, which ask the kernel.
  */
 #ifndef SOFT_CM_ADDR_H
 #define SOFT_CM_ADDR_H
@@ -22,11 +22,15 @@ void soft_cm_addr_any(struct sockaddr_storage *addr, int family);
 void soft_cm_addr_loopback(struct sockaddr_storage *addr, int family);
 
 bool soft_cm_addr_is_any(const struct sockaddr *addr);
+bool soft_cm_addr_is_loopback(const struct sockaddr *addr);
 bool soft_cm_addr_is_group(const struct sockaddr *addr);                     /* multicast */
 bool soft_cm_addr_equal(const struct sockaddr *a, const struct sockaddr *b); /* ports aside */
 /* 1 local, 0 not, -errno where the interfaces could not be listed. */
 int soft_cm_addr_is_local(const struct sockaddr *addr);
 bool soft_cm_addr_is_link_local(const struct sockaddr *addr); /* it needs sin6_scope_id */
+
+/* The first address of that family by which others may reach this host, port 0. False: there is none. */
+bool soft_cm_addr_outside(struct sockaddr_storage *addr, int family);
 
 /* False: the system has no such family; one whose addresses are all switched off it has. */
 bool soft_cm_addr_has_family(int family);

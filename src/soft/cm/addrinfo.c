@@ -3,6 +3,7 @@
  * addrinfo.c - names to addresses (rdma_getaddrinfo and its asynchronous form), and the list of
  * devices. Resolving may ask a name server and so blocks: no lock is held meanwhile.
  */
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,6 +62,20 @@ static void set_types(struct rdma_addrinfo *rai, int socktype, const struct rdma
         rai->ai_port_space = rai->ai_qp_type == IBV_QPT_UD ? RDMA_PS_UDP : RDMA_PS_TCP;
 }
 
+/*
+ * A name of this host that is asked for without a service, to be bound to, is asked for an address to tell others: libfabric
+ * does so with "localhost". On a NIC a loopback address is bound to no device, and such a program goes on with one of a
+ * device's. Here it would be, and others would find only themselves there: the host's first other address takes its place.
+ */
+static void name_to_others(const char *node, struct sockaddr *addr) {
+    struct sockaddr_storage other;
+    struct in6_addr number;
+    if (!soft_cm_addr_is_loopback(addr) || inet_pton(AF_INET, node, &number) == 1 ||
+        inet_pton(AF_INET6, node, &number) == 1 || !soft_cm_addr_outside(&other, addr->sa_family))
+        return;
+    memcpy(addr, &other, soft_cm_addr_bytes(addr));
+}
+
 /* 0, -1 and errno, or an EAI_ code. */
 static int by_name(const char *node, const char *service, const struct rdma_addrinfo *hints,
                    struct rdma_addrinfo *rai) {
@@ -73,6 +88,8 @@ static int by_name(const char *node, const char *service, const struct rdma_addr
     rai->ai_family = found->ai_family;
     set_types(rai, found->ai_socktype, hints);
     if (rai->ai_flags & RAI_PASSIVE) {
+        if (node && !service)
+            name_to_others(node, found->ai_addr);
         error = copy_addr(&rai->ai_src_addr, &rai->ai_src_len, found->ai_addr, found->ai_addrlen);
         if (!error)
             error = copy_name(&rai->ai_src_canonname, found->ai_canonname);

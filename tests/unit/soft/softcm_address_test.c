@@ -3,6 +3,7 @@
  * softcm_address_test.c - binding, ports and their conflicts, resolving, options, getaddrinfo.
  */
 #include "support/child.h"
+#include "soft/cm/addr.h"
 #include "support/softcm.h"
 
 #include <ifaddrs.h>
@@ -287,6 +288,26 @@ CHANNEL_TEST(getaddrinfo_of_a_server_and_a_client) {
     assert_int_equal(soft_getaddrinfo("127.0.0.1", "4711", &hints, &res), 0);
     assert_int_equal(res->ai_qp_type, IBV_QPT_UD);
     soft_freeaddrinfo(res);
+}
+
+/* Who asks so tells others the address; a server asks for its service, too, and a number is what it says. */
+CHANNEL_TEST(getaddrinfo_of_a_name_of_this_host_is_an_address_that_others_reach) {
+    struct rdma_addrinfo hints = {.ai_flags = RAI_PASSIVE, .ai_family = AF_INET}, *res;
+    struct sockaddr_in loopback = softcm_in("127.0.0.1", 0);
+    struct sockaddr_storage outside;
+    bool elsewhere = soft_cm_addr_outside(&outside, AF_INET);
+    const struct {
+        const char *node, *service;
+        bool told;
+    } asked[] = {{"localhost", NULL, true}, {"localhost", "0", false}, {"127.0.0.1", NULL, false}};
+    for (unsigned i = 0; i < sizeof asked / sizeof *asked; i++) {
+        assert_int_equal(soft_getaddrinfo(asked[i].node, asked[i].service, &hints, &res), 0);
+        const struct sockaddr *want =
+            elsewhere && asked[i].told ? (struct sockaddr *)&outside : (struct sockaddr *)&loopback;
+        assert_true(soft_cm_addr_equal(res->ai_src_addr, want));
+        assert_int_equal(soft_cm_addr_port(res->ai_src_addr), 0);
+        soft_freeaddrinfo(res);
+    }
 }
 
 CHANNEL_TEST(getaddrinfo_without_names_copies_the_hints) {
