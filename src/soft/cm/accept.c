@@ -9,6 +9,7 @@
 
 #include "base/uncancelled.h"
 #include "soft/cm/answer.h"
+#include "soft/cm/conn_end.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"

@@ -84,17 +84,7 @@ void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state);
 void soft_cm_conn_enter_timewait(struct soft_cm_id *id);
 /* The connection is over; nothing is sent. */
 void soft_cm_conn_over(struct soft_cm_id *id);
-/* The id goes away: tells the peer what the kernel would tell it. */
-void soft_cm_conn_kill(struct soft_cm_id *id);
-/* Before the peer hears that the connection ends: what was taken from its QP is acknowledged. */
-void soft_cm_conn_acknowledge(const struct soft_cm_id *id);
 void soft_cm_conn_peer_gone(struct soft_cm_id *id);
-/* Passive side: tells the peer no. */
-void soft_cm_conn_reject(struct soft_cm_id *id, enum soft_cm_reject reason, const void *data,
-                         uint8_t len);
-void soft_cm_conn_sidr_reply(struct soft_cm_id *id, enum soft_cm_sidr status, const void *data,
-                             uint8_t len);
-
 /* As if the connection had failed with that event: it is over. */
 void soft_cm_conn_fault(struct soft_cm_id *id, int type, int status);
 /* An event about the connection, if the id is in a state to hear of it. */

@@ -7,6 +7,7 @@
 
 #include "soft/cm/connect.h"
 #include "base/uncancelled.h"
+#include "soft/cm/conn_end.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"

@@ -6,6 +6,7 @@
  * it empty, and inherited ids are refused by their generation.
  */
 #include "soft/fault/environment.h"
+#include "soft/cm/conn_end.h"
 #include "soft/cm/id.h"
 
 #include <sched.h>
