@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "soft/cm/agreed.h"
 #include "soft/cm/connect.h"
 #include "base/uncancelled.h"
 #include "soft/cm/conn_end.h"
@@ -44,6 +45,7 @@ static void fill_req(struct soft_cm_id *id, const struct rdma_conn_param *param)
     conn->initiator_depth = depth;
     conn->retry_count = param ? at_most_7(param->retry_count) : 7;
     conn->local_qpn = qp ? qp->qp_num : param->qp_num & 0xffffff;
+    soft_cm_agreed_note(id, conn->local_qpn);
     struct soft_cm_wire_req *req = &conn->request.req;
     soft_cm_wire_addr_set(&req->src, soft_cm_id_src(id));
     soft_cm_wire_addr_set(&req->dst, soft_cm_id_dst(id));

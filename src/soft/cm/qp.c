@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/uncancelled.h"
+#include "soft/cm/agreed.h"
 #include "soft/cm/mcast.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
@@ -167,6 +168,8 @@ int soft_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
     soft_lock();
     error = soft_cm_id_of(id)->state == SOFT_CM_DEAD ? EINVAL
                                                      : fill_attr(soft_cm_id_of(id), attr, mask);
+    if (!error && attr->qp_state == IBV_QPS_RTR)
+        soft_cm_agreed_tell(soft_cm_id_of(id), attr);
     soft_unlock();
     return error ? soft_cm_fail(error) : 0;
 }
@@ -284,6 +287,9 @@ int soft_cm_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_in
     if (!qp)
         goto undo_cqs;
     id->qp = qp;
+    soft_lock();
+    soft_cm_agreed_note(soft_cm_id_of(id), qp->qp_num);
+    soft_unlock();
     if (soft_cm_id_is_ud(soft_cm_id_of(id)) ? start_ud(soft_cm_id_of(id))
                                             : move(soft_cm_id_of(id), IBV_QPS_INIT))
         goto undo_qp;

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "soft/cm/agreed.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/rc/ring.h"
@@ -32,17 +33,19 @@ static void drop(struct soft_pending_ring *pending) {
     free(pending);
 }
 
-/* The oldest of another user, else the oldest. */
+/* The oldest of another user, else the oldest; but for that of the process that the connection was agreed with. */
 static void make_room(struct soft_qp *qp) {
     struct soft_pending_ring *pending, *oldest = NULL, *foreign = NULL;
     unsigned count = 0;
     cds_list_for_each_entry(pending, &qp->pending_rings, link) {
         count++;
+        if (soft_cm_agreed_with(qp, pending->peer))
+            continue;
         oldest = pending;
         if (!pending->peer->own)
             foreign = pending;
     }
-    if (count >= PENDING_RINGS_MAX)
+    if (count >= PENDING_RINGS_MAX && oldest)
         drop(foreign ? foreign : oldest);
 }
 

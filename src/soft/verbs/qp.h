@@ -223,6 +223,7 @@ struct soft_qp {
     struct soft_fault_qp fault;
     _Atomic uint32_t windows; /* bound on it */
     _Atomic bool fell;        /* iWARP: went to ERR, and its connection has not heard of it */
+    uint64_t agreed;          /* the id that connects it within this host (agreed.h), 0: none */
     uint64_t cm; /* iWARP, or over TCP: the id that connects it, 0: none yet; control lock */
     bool stuck;  /* iWARP: a send was posted too early, and nothing goes any more */
     bool second; /* iWARP: the listener's, which must hear before it speaks */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/uncancelled.h"
+#include "soft/cm/agreed.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/tcp.h"
 #include "soft/ipc/control_lock.h"
@@ -144,9 +145,16 @@ void soft_qp_to_error(struct soft_qp *qp) {
     soft_qp_progress(qp);
 }
 
-/* Finds the owner of the number; -EINVAL: the QP was moved meanwhile, for this may give the lock up. */
-static int find_peer(struct soft_qp *qp, uint32_t qpn, struct soft_peer **peer) {
-    int rc = soft_qpn_directory_find(qpn, peer);
+/*
+ * Finds the owner of the number: the process that the connection was agreed with, else by names. -EINVAL: the QP was
+ * moved meanwhile, for the latter may give the lock up.
+ */
+static int find_peer(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask,
+                     struct soft_peer **peer) {
+    *peer = soft_cm_agreed_peer(qp, attr, mask);
+    if (*peer)
+        return 0;
+    int rc = soft_qpn_directory_find(attr->dest_qp_num, peer);
     if (qp->state == IBV_QPS_INIT && !ld(qp->rx))
         return rc;
     if (rc == 0)
@@ -222,7 +230,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         links = rc == ENOENT; /* then no process has that number */
     }
     struct soft_peer *peer = NULL;
-    int found = links ? find_peer(qp, attr->dest_qp_num, &peer) : 0;
+    int found = links ? find_peer(qp, attr, mask, &peer) : 0;
     if (found == -EINVAL) {
         rc = EINVAL;
         goto out;

@@ -10,6 +10,7 @@
 #include "support/usage.h"
 #include "support/network.h"
 #include "support/skip.h"
+#include "support/squatter.h"
 
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_queue.h"
@@ -27,12 +28,6 @@ static void needs_other_users(void) {
     if (own_namespace)
         return;
     skip_with("needs root to be another user, and a network namespace of its own");
-}
-
-static void become_another_user(void) {
-    must(setresgid(OTHER_UID, OTHER_UID, OTHER_UID) == 0);
-    must(setresuid(OTHER_UID, OTHER_UID, OTHER_UID) == 0);
-    child_ends_too();
 }
 
 static uint32_t victim_qpn;
@@ -134,7 +129,7 @@ TEST(a_peer_that_does_not_read_holds_few_descriptors) {
 /* ---- strangers -------------------------------------------------------------------------------------- */
 
 static void calls_without_end(int fd) {
-    become_another_user();
+    squatter_become(OTHER_UID);
     for (unsigned i = 0; i < 500; i++)
         (void)hostile_dial(victim_qpn);
     sv_tell(fd, 1);
@@ -169,37 +164,26 @@ TEST(another_user_has_a_share_of_the_connections) {
 static bool listens =
     true; /* who only binds a name keeps it as well, and nobody can ask him who he is */
 
-static void take_name(const char *kind, unsigned number) {
-    struct sockaddr_un sun = {.sun_family = AF_UNIX};
-    int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, "sluice-soft.%u/%s/%u",
-                     SOFT_WIRE_VERSION, kind, number);
-    int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    must(sock >= 0);
-    must(bind(sock, (struct sockaddr *)&sun,
-              (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) == 0);
-    must(!listens || listen(sock, 1) == 0);
-}
-
-static void take_blocks(unsigned step) {
-    struct rlimit many = {20000, 20000};
-    must(setrlimit(RLIMIT_NOFILE, &many) == 0);
-    become_another_user();
-    for (unsigned i = 0; i < 16384; i += step)
-        take_name("q", i);
+static void take_group_name(unsigned number) {
+    char text[64];
+    snprintf(text, sizeof text, "sluice-soft.%u/g/%u", SOFT_WIRE_VERSION, number);
+    (void)squatter_take(text, listens);
 }
 
 /* All there are for queue pair numbers, and for who has to do with groups. */
 static void takes_all_names(int fd) {
-    take_blocks(1);
+    squatter_become(OTHER_UID);
+    squatter_take_blocks(1, listens);
     for (unsigned i = 0; i < 128; i++)
-        take_name("g", i);
+        take_group_name(i);
     sv_tell(fd, 1);
     (void)sv_hear(fd);
 }
 
 /* The even blocks, as a user with many processes would have them. */
 static void takes_every_other_block(int fd) {
-    take_blocks(2);
+    squatter_become(OTHER_UID);
+    squatter_take_blocks(2, listens);
     sv_tell(fd, 1);
     (void)sv_hear(fd);
 }
@@ -214,9 +198,7 @@ static void tells_its_number(int fd) {
 /* Where two users share a block, neither finds the other one's queue pairs. */
 TEST(two_users_share_no_block_of_numbers) {
     needs_other_users();
-    struct rlimit limit;
-    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    if (limit.rlim_max < 20000)
+    if (!squatter_may_take_blocks())
         skip_with("a process may not open 20,000 files");
     struct sv_child stranger = sv_fork(takes_every_other_block);
     must(sv_hear(stranger.fd) == 1);
@@ -242,9 +224,7 @@ static void meets(int fd) {
 
 static void keeps_nobody_apart(void) {
     needs_other_users();
-    struct rlimit limit;
-    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    if (limit.rlim_max < 20000)
+    if (!squatter_may_take_blocks())
         skip_with("a process may not open 20,000 files");
     struct sv_child stranger = sv_fork(takes_all_names), child;
     must(sv_hear(stranger.fd) == 1);
@@ -275,11 +255,11 @@ TEST(nor_does_one_who_does_not_even_listen) {
 /* Each of them is a process of its own, which is asked when somebody here has to do with groups. */
 static void are_many_members(int fd) {
     must(setpgid(0, 0) == 0); /* all of them end together */
-    become_another_user();
+    squatter_become(OTHER_UID);
     for (unsigned i = 0; i < 128; i++) {
         if (child_fork() != 0)
             continue;
-        take_name("g", i);
+        take_group_name(i);
         sv_tell(fd, 1);
         pause();
     }
