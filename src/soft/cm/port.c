@@ -19,8 +19,8 @@
 
 #include "soft/cm/addr.h"
 #include "soft/cm/id.h"
-#include "soft/cm/port_name.h"
 #include "soft/cm/port_cache.h"
+#include "soft/cm/port_name.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/name_search.h"
@@ -81,7 +81,7 @@ static void name_of(struct soft_cm_id *id, bool reuse, struct soft_cm_port_name 
 struct conflict {
     const struct soft_cm_port_name *mine;
     const char *text, *former; /* own names, not in the way */
-    bool any_owner;            /* any owner of the port is in the way */
+    uint64_t *owned; /* any owner of the port is in the way; ports that have one are noted */
     int error;
 };
 
@@ -92,9 +92,11 @@ static bool see_conflict(const char *text, const struct soft_cm_port_name *other
     const struct sockaddr *b = (const struct sockaddr *)&other->addr;
     if (!strcmp(text, conflict->text) || !strcmp(text, conflict->former))
         return true;
-    if (conflict->any_owner) {
-        conflict->error = -EADDRINUSE;
-        return false;
+    if (conflict->owned) { /* of all ports, so that another one is not tried in vain */
+        conflict->owned[other->port / 64] |= 1ull << other->port % 64;
+        if (other->port == mine->port)
+            conflict->error = -EADDRINUSE;
+        return true;
     }
     if (mine->reuse && other->reuse)
         return true;
@@ -115,7 +117,8 @@ static void look_for_conflict(struct conflict *conflict) {
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     looking = true;
     soft_unlock();
-    (void)soft_cm_port_name_scan(conflict->mine->ps, conflict->mine->port, see_conflict, conflict);
+    (void)soft_cm_port_name_scan(conflict->mine->ps, conflict->owned ? 0 : conflict->mine->port,
+                                 see_conflict, conflict);
     soft_lock();
     looking = false;
     soft_lock_wake();
@@ -123,7 +126,7 @@ static void look_for_conflict(struct conflict *conflict) {
 }
 
 /* Takes the name of the id's present address and options; a former one is given up on success. */
-static int take(struct soft_cm_id *id, bool reuse, bool any_owner) {
+static int take(struct soft_cm_id *id, bool reuse, uint64_t *owned) {
     struct soft_cm_port *port = &id->port;
     struct soft_cm_port_name mine, old;
     char text[SOFT_CM_NAME_BYTES], former[SOFT_CM_NAME_BYTES] = "";
@@ -141,7 +144,7 @@ static int take(struct soft_cm_id *id, bool reuse, bool any_owner) {
         return -EADDRNOTAVAIL; /* two wildcards: the kernel says so */
     if (error)
         return error;
-    struct conflict conflict = {&mine, text, former, any_owner, 0};
+    struct conflict conflict = {&mine, text, former, owned, 0};
     look_for_conflict(&conflict);
     if (conflict.error) {
         soft_abstract_socket_unbind(&port->names[next]);
@@ -169,17 +172,32 @@ static void give_back(struct soft_cm_id *id) {
     id->port.name = -1;
 }
 
+/* One that is not known to have an owner; 0: there is none. */
+static uint16_t free_port(const uint64_t *owned) {
+    uint16_t port = random_port();
+    for (unsigned range = ephemeral_last - ephemeral_first + 1u; range > 0; range--) {
+        if (!(owned[port / 64] & 1ull << port % 64))
+            return port;
+        port = port == ephemeral_last ? ephemeral_first : (uint16_t)(port + 1);
+    }
+    return 0;
+}
+
 int soft_cm_port_claim(struct soft_cm_id *id) {
     struct sockaddr_storage *src = &id->id.route.addr.src_storage;
+    uint64_t owned[65536 / 64] = {0};
     if (soft_cm_addr_port(soft_cm_id_src(id))) {
-        int error = take(id, id->port.reuse, false);
+        int error = take(id, id->port.reuse, NULL);
         if (!error)
             link_port(id);
         return error;
     }
     for (int i = 0; i < EPHEMERAL_TRIES; i++) {
-        soft_cm_addr_set_port(src, random_port());
-        int error = take(id, id->port.reuse, true);
+        uint16_t port = free_port(owned);
+        if (!port)
+            break;
+        soft_cm_addr_set_port(src, port);
+        int error = take(id, id->port.reuse, owned);
         if (!error) { /* other hosts are to find it there, too, should it listen */
             error = soft_cm_tcp_port_reserve(id);
             if (error)
@@ -199,7 +217,7 @@ int soft_cm_port_claim(struct soft_cm_id *id) {
 }
 
 int soft_cm_port_rename(struct soft_cm_id *id) {
-    return id->port.name < 0 ? 0 : take(id, id->port.reuse, false);
+    return id->port.name < 0 ? 0 : take(id, id->port.reuse, NULL);
 }
 
 int soft_cm_port_claim_ephemeral(struct soft_cm_id *id) {

@@ -5,12 +5,12 @@
 #include "soft/cm/port_name.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "soft/cm/addr.h"
+#include "soft/ipc/name_list.h"
 #include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
 #include "soft/verbs/profile.h"
@@ -50,60 +50,69 @@ void soft_cm_port_name_format(const struct soft_cm_port_name *name, uint64_t uni
                  (unsigned long long)soft_peer_own_number(), (unsigned long long)unique);
 }
 
-static bool parse_addr(char family, const char *text, size_t len, struct soft_cm_port_name *name) {
-    bool four = family == '4';
-    if (!four && family != '6' && family != 'o')
+/* Numbers as snprintf() writes them: lower case, without leading zeros. Moves on behind it. */
+static bool parse_number(const char **text, unsigned base, unsigned most, unsigned *value) {
+    const char *at = *text;
+    uint64_t number = 0;
+    for (; number <= most; at++) {
+        unsigned digit = *at >= '0' && *at <= '9'   ? (unsigned)(*at - '0')
+                         : *at >= 'a' && *at <= 'f' ? (unsigned)(*at - 'a' + 10)
+                                                    : base;
+        if (digit >= base)
+            break;
+        number = number * base + digit;
+    }
+    bool valid = at > *text && number <= most && (**text != '0' || at == *text + 1);
+    *text = at;
+    *value = (unsigned)number;
+    return valid;
+}
+
+/* Family and address, up to the slash behind them. */
+static bool parse_addr(const char *text, size_t length, struct soft_cm_port_name *name) {
+    bool four = *text == '4';
+    if (length == 0 || (!four && *text != '6' && *text != 'o'))
         return false;
-    name->afonly = family != '6';
+    name->afonly = *text++ != '6';
     soft_cm_addr_any(&name->addr, four ? AF_INET : AF_INET6);
-    if (len == 3 && !memcmp(text, "any", 3))
+    if (--length == 3 && !memcmp(text, "any", 3))
         return true;
     uint8_t *bytes = four ? (uint8_t *)&((struct sockaddr_in *)&name->addr)->sin_addr
                           : (uint8_t *)&((struct sockaddr_in6 *)&name->addr)->sin6_addr;
-    size_t want = four ? 4 : 16;
-    if (len != 2 * want)
+    if (length != (four ? 8 : 32))
         return false;
-    for (size_t i = 0; i < want; i++) {
-        unsigned value;
-        if (sscanf(text + 2 * i, "%2x", &value) != 1)
+    for (size_t i = 0; i < length; i++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *digit = memchr(digits, text[i], 16);
+        if (!digit)
             return false;
-        bytes[i] = (uint8_t)value;
+        bytes[i / 2] = (uint8_t)(bytes[i / 2] << 4 | (digit - digits));
     }
-    return true;
+    return !soft_cm_addr_is_any((struct sockaddr *)&name->addr);
 }
 
-/* Whether this is how it is written: without its suffix, where several share a port. */
-static bool is_written(const char *text, const struct soft_cm_port_name *name) {
-    struct soft_cm_port_name plain = *name;
-    char again[SOFT_CM_NAME_BYTES];
-    plain.reuse = false;
-    soft_cm_port_name_format(&plain, 0, again);
-    size_t length = strlen(again);
-    if (strncmp(text, again, length))
-        return false;
-    return name->reuse ? text[length] == '/' && text[length + 1] == 'r' : !text[length];
-}
-
-/* Any user can create sockets with any name: accept nothing but what soft_cm_port_name_format writes. */
-static bool parse(const char *text, struct soft_cm_port_name *name) {
-    memset(name, 0, sizeof *name);
+/*
+ * Any user can create sockets with any name, and as many as he likes: accepts nothing but what soft_cm_port_name_format
+ * writes for that port space (-1: any) and port (0: any), and looks at the address last.
+ */
+static bool parse(const char *text, int ps, uint16_t port, struct soft_cm_port_name *name) {
     size_t skip = strlen(prefix());
+    unsigned value;
     if (strncmp(text, prefix(), skip))
         return false;
-    char *end;
-    name->ps = (int)strtoul(text + skip, &end, 16);
-    if (*end != '/' || !end[1])
+    const char *at = text + skip;
+    if (!parse_number(&at, 16, INT32_MAX, &value) || *at++ != '/' || (ps >= 0 && (int)value != ps))
         return false;
-    const char *addr = end + 1;
-    const char *slash = strchr(addr, '/');
-    if (!slash || !parse_addr(*addr, addr + 1, (size_t)(slash - addr - 1), name))
+    const char *addr = at, *slash = strchr(addr, '/');
+    if (!slash)
         return false;
-    unsigned long port = strtoul(slash + 1, &end, 10);
-    if (end == slash + 1 || port > UINT16_MAX)
+    *name = (struct soft_cm_port_name){.ps = (int)value};
+    at = slash + 1;
+    if (!parse_number(&at, 10, UINT16_MAX, &value) || (port && value != port))
         return false;
-    name->port = (uint16_t)port;
-    name->reuse = end[0] == '/' && end[1] == 'r';
-    return is_written(text, name);
+    name->port = (uint16_t)value;
+    name->reuse = at[0] == '/' && at[1] == 'r'; /* then with a suffix, as several share it */
+    return (name->reuse || !*at) && parse_addr(addr, (size_t)(slash - addr), name);
 }
 
 struct scan {
@@ -113,11 +122,11 @@ struct scan {
     void *arg;
 };
 
-static bool see_text(const char *text, void *arg) {
+static bool see_text(const struct soft_listed_name *listed, void *arg) {
     const struct scan *scan = arg;
+    const char *text = listed->text;
     struct soft_cm_port_name name;
-    return !parse(text, &name) || name.ps != scan->ps || name.port != scan->port ||
-           scan->see(text, &name, scan->arg);
+    return !parse(text, scan->ps, scan->port, &name) || scan->see(text, &name, scan->arg);
 }
 
 int soft_cm_port_name_scan(int ps, uint16_t port,
@@ -130,7 +139,7 @@ int soft_cm_port_name_scan(int ps, uint16_t port,
 
 static bool has_port(const char *text, uint32_t port) {
     struct soft_cm_port_name name;
-    return parse(text, &name) && !name.reuse && name.port == port;
+    return parse(text, -1, (uint16_t)port, &name) && !name.reuse;
 }
 
 void soft_cm_port_name_search(int ps, uint16_t port, struct soft_name_search *what) {

@@ -34,7 +34,7 @@ struct soft_cm_port_name {
 void soft_cm_port_name_format(const struct soft_cm_port_name *name, uint64_t unique,
                               char text[SOFT_CM_NAME_BYTES]);
 /*
- * Calls see for every bound name of that port space and port until it returns false. 0, or -errno
+ * Calls see for every bound name of that port space and port, 0: all ports, until it returns false. 0, or -errno
  * where the kernel's list cannot be read. The list is a snapshot.
  */
 int soft_cm_port_name_scan(int ps, uint16_t port,

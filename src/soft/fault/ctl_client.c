@@ -8,7 +8,8 @@
 #include <stdio.h>
 
 #include "soft/fault/ctl.h"
-#include "soft/ipc/name_search.h"
+#include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/name_list.h"
 #include "soft/ipc/untrusted_fd.h"
 
 struct search {
@@ -17,9 +18,9 @@ struct search {
     int result;
 };
 
-static bool look(const char *text, void *arg) {
+static bool look(const struct soft_listed_name *name, void *arg) {
     struct search *search = arg;
-    int fd = soft_name_reach(text, search->who);
+    int fd = soft_name_reach(name->text, search->who);
     if (fd < 0) {
         if (fd != -ECONNREFUSED) /* the listener is not known: it may be the one */
             search->result = fd;

@@ -12,10 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/name_list.h"
 
 #define SEARCHES 64
 #define FOUND_MOST 1024  /* of one search */
@@ -34,6 +36,7 @@ static struct search {
 /* The searches that a thread reads the names for. It has copies, and touches nothing else. */
 struct reading {
     unsigned count, looks;
+    uid_t own; /* asked for once, not for each name */
     struct one {
         unsigned at; /* in `searches` */
         struct soft_name_search what;
@@ -45,30 +48,6 @@ struct reading {
 static struct reading *reading;
 
 /* ---- reading: no lock ------------------------------------------------------------------------------- */
-
-int soft_name_scan(const char *begin, bool (*see)(const char *text, void *arg), void *arg) {
-    FILE *file = fopen("/proc/self/net/unix", "re");
-    if (!file)
-        return -errno;
-    char *line = NULL;
-    size_t size = 0;
-    for (ssize_t len; (len = getline(&line, &size, file)) > 0;) {
-        if (line[len - 1] == '\n')
-            line[len - 1] = 0;
-        /* "Num RefCount Protocol Flags Type St Inode @name"; an abstract name starts with @. */
-        unsigned flags;
-        char *text = strchr(line, '@');
-        if (!text || strncmp(text + 1, begin, strlen(begin)) ||
-            sscanf(line, "%*s %*s %*s %x", &flags) != 1)
-            continue;
-        /* Accepted connections carry the listener's name but do not hold it. */
-        if ((flags & 0x10000) && !see(text + 1, arg))
-            break;
-    }
-    free(line);
-    fclose(file);
-    return 0;
-}
 
 static void keep(struct soft_names *names, const char *text) {
     if (names->count == FOUND_MOST || strlen(text) >= SOFT_NAME_BYTES)
@@ -83,9 +62,13 @@ static void keep(struct soft_names *names, const char *text) {
     snprintf(names->text[names->count++], SOFT_NAME_BYTES, "%s", text);
 }
 
-static bool see(const char *text, void *arg) {
+/* Names of other users cost no more than this, where the kernel says whose they are: they are many, if they are. */
+static bool see(const struct soft_listed_name *name, void *arg) {
     struct reading *r = arg;
+    const char *text = name->text;
     bool asked = false;
+    if (name->has_uid && name->uid != r->own)
+        return true;
     for (unsigned i = 0; i < r->count; i++) {
         struct one *one = &r->of[i];
         if (strncmp(text, one->what.begin, strlen(one->what.begin)) != 0 ||
@@ -101,6 +84,7 @@ static bool see(const char *text, void *arg) {
 
 static void *read_names(void *arg) {
     struct reading *r = arg;
+    r->own = geteuid();
     (void)soft_name_scan("sluice-soft.", see, r);
     atomic_store(&r->done, true);
     soft_engine_wake();
@@ -121,6 +105,7 @@ void soft_name_search_now(const struct soft_name_search *what, struct soft_names
         return;
     r->count = 1;
     r->of[0].what = *what;
+    r->own = geteuid();
     int state; /* a cancelled thread would not hold the lock that its caller unlocks */
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
     soft_unlock();

@@ -5,7 +5,7 @@
  * Any process can make any number of names, and reading them takes as long. So the control lock is free meanwhile: a
  * call that may wait gives it up; for the engine, which may not wait, a thread reads, and the engine asks again.
  *
- * Owner: the control lock, but for soft_name_scan() and soft_name_search_stop().
+ * Owner: the control lock, but for soft_name_search_stop().
  */
 #ifndef SOFT_IPC_NAME_SEARCH_H
 #define SOFT_IPC_NAME_SEARCH_H
@@ -14,12 +14,6 @@
 #include <stdint.h>
 
 #include "soft/ipc/abstract_socket.h"
-
-/*
- * Calls see for the names that begin like this and are listened on, until it returns false. 0, or -errno where the
- * kernel's list cannot be read. The list is a snapshot. Any thread, without the control lock.
- */
-int soft_name_scan(const char *begin, bool (*see)(const char *text, void *arg), void *arg);
 
 struct soft_name_search {
     char begin[SOFT_NAME_BYTES];

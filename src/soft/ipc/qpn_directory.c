@@ -134,6 +134,9 @@ static int find(uint32_t block, bool waits, struct soft_peer **out) {
 static int look_up(uint32_t qpn, bool waits, struct soft_peer **out) {
     uint32_t block = qpn / SOFT_QP_BLOCK;
     struct soft_peer *peer;
+    /* Those of connections over TCP that are no more, too: no name is asked for. */
+    if (block == 0 || block > OWNABLE)
+        return -ECONNREFUSED;
     cds_list_for_each_entry(peer, &soft_peers, link) {
         for (unsigned i = 0; i < peer->block_count; i++)
             if (peer->blocks[i] == block && peer->own && soft_peer_usable(peer)) {

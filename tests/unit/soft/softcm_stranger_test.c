@@ -1,143 +1,60 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * softcm_stranger_test.c - a process of another user that takes names which a listener's address includes: it gets
- * none of the listener's connections. Needs root to become somebody else; says so loudly and skips where it cannot.
+ * softcm_stranger_test.c - processes that make names without number: who looks for one among them waits for as long as
+ * the kernel takes to list them, and nobody waits for him.
  */
 #define _GNU_SOURCE
-#include "support/child.h"
 #include "support/softcm.h"
 #include "support/softverbs.h"
+#include "support/network.h"
 #include "support/skip.h"
+#include "support/squatter.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stddef.h>
-#include <sys/resource.h>
-#include <sys/un.h>
-#include <sys/wait.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/env.h"
-#include "soft/cm/addr.h"
-#include "soft/cm/port_name.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/ipc/name_list.h"
 
 #define OTHER_UID 65534
-#define THIRD_UID 65533
+#define NAMES 15200u
+#define FEW (NAMES / 2)                         /* three a millisecond while the list is read */
+#define NOBODYS_QPN (4095u * SOFT_QP_BLOCK + 1) /* likely of no process */
 
-/* Another user's process that has the name, and listens. */
-static pid_t squatter(uid_t uid, const char *address, uint16_t port) {
-    int ready[2];
-    char byte;
-    assert_int_equal(pipe(ready), 0);
-    pid_t pid = child_fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0)
-            _exit(1);
-        child_ends_too();
-        struct soft_cm_port_name name = {.ps = RDMA_PS_TCP, .port = port, .afonly = true};
-        struct sockaddr_in addr = softcm_in(address, 0);
-        struct sockaddr_un sun = {.sun_family = AF_UNIX};
-        memcpy(&name.addr, &addr, sizeof addr);
-        char text[SOFT_CM_NAME_BYTES];
-        soft_cm_port_name_format(&name, 0, text);
-        memcpy(sun.sun_path + 1, text, strlen(text));
-        int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-        if (bind(sock, (struct sockaddr *)&sun,
-                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(text))) != 0 ||
-            listen(sock, 8) != 0 || write(ready[1], "x", 1) != 1)
-            _exit(1);
-        for (;;)
-            pause();
-    }
-    close(ready[1]);
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    return pid;
+struct crowd {
+    const char *begin, *end;
+    bool foreign;
+};
+/* Names of anything; and names that a dial to port 1 has to look at, each of another address of this host. */
+static const struct crowd any_names = {"crowd-", "", false};
+static const struct crowd names_of_port = {"sluice-soft.1/cm/106/47f", "/1", true};
+static const struct crowd *crowd_of_child;
+
+static void makes_names(int fd) {
+    if (crowd_of_child->foreign)
+        squatter_become(OTHER_UID);
+    squatter_crowd(crowd_of_child->begin, crowd_of_child->end, NAMES, true);
+    sv_tell(fd, 1);
+    (void)sv_hear(fd);
 }
 
-static void end(pid_t pid) {
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
+static struct sv_child crowd_begin(const struct crowd *crowd) {
+    crowd_of_child = crowd;
+    if (crowd->foreign && geteuid() != 0)
+        skip_with("needs root to make names as another user");
+    struct sv_child child = sv_fork(makes_names);
+    must(sv_hear(child.fd) == 1);
+    return child;
 }
 
-static void needs_root(void) {
-    if (geteuid() == 0)
-        return;
-    skip_with("needs root to run processes of other users");
-}
-
-TEST(a_more_exact_name_of_another_user_gets_nothing) {
-    needs_root();
-    struct ct_pair pair = {.active_channel = soft_create_event_channel(),
-                           .passive_channel = soft_create_event_channel()};
-    pair.listener = ct_id(pair.passive_channel);
-    struct sockaddr_in any = softcm_in("0.0.0.0", 0);
-    assert_int_equal(soft_bind_addr(pair.listener, (struct sockaddr *)&any), 0);
-    assert_int_equal(soft_listen(pair.listener, 8), 0);
-    pair.port = ntohs(soft_get_src_port(pair.listener));
-    pid_t pid = squatter(OTHER_UID, "127.0.0.1", pair.port);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    pair.passive = ct_request(pair.passive_channel);
-    assert_non_null(pair.passive);
-    ct_pair_free(&pair);
-    end(pid);
-}
-
-/* Nobody of our own, and two others: who was first cannot be told. */
-TEST(a_port_that_other_users_dispute_is_refused) {
-    needs_root();
-    struct ct_pair pair = {.active_channel = soft_create_event_channel(),
-                           .passive_channel = soft_create_event_channel()};
-    pair.listener = ct_id(pair.passive_channel);
-    pair.port = ct_listen(pair.listener, 8);
-    assert_int_equal(soft_destroy_id(pair.listener), 0); /* the port is free */
-    pair.listener = NULL;
-    pid_t one = squatter(OTHER_UID, "127.0.0.1", pair.port);
-    pid_t two = squatter(THIRD_UID, "0.0.0.0", pair.port);
-    pair.active = ct_connect(pair.active_channel, pair.port);
-    assert_int_not_equal(ct_take(pair.active_channel, RDMA_CM_EVENT_REJECTED), 0);
-    ct_pair_free(&pair);
-    end(one);
-    end(two);
-}
-
-/* ---- names without number --------------------------------------------------------------------------- */
-
-#define CROWDS 8
-
-/* As many names as a process may have open. */
-static pid_t crowd(unsigned number) {
-    int ready[2];
-    char byte;
-    assert_int_equal(pipe(ready), 0);
-    pid_t pid = child_fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        struct rlimit limit;
-        (void)getrlimit(RLIMIT_NOFILE, &limit);
-        limit.rlim_cur = limit.rlim_max < 2000 ? limit.rlim_max : 2000;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-        for (unsigned i = 0;; i++) {
-            struct sockaddr_un sun = {.sun_family = AF_UNIX};
-            int n = snprintf(sun.sun_path + 1, sizeof sun.sun_path - 1, "crowd%d-%u-%u",
-                             (int)getpid(), number, i);
-            int sock = socket(AF_UNIX, SOCK_SEQPACKET, 0);
-            if (sock < 0 ||
-                bind(sock, (struct sockaddr *)&sun,
-                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0)
-                break;
-        }
-        (void)!write(ready[1], "x", 1);
-        for (;;)
-            pause();
-    }
-    close(ready[1]);
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    close(ready[0]);
-    return pid;
+static void crowd_end(struct sv_child *child) {
+    sv_tell(child->fd, 0);
+    must(sv_join(child) == 0);
 }
 
 static _Atomic bool begun, done;
@@ -159,7 +76,7 @@ static void is_refused(void) {
 static void takes_numbers_and_finds_nobody(void) {
     struct sv_end e;
     sv_open(&e, SV_OPTIONS());
-    sv_connect(&e, 1); /* no process ever has that one */
+    sv_connect(&e, NOBODYS_QPN);
     sv_close(&e);
 }
 
@@ -241,9 +158,7 @@ static uint64_t reading_takes(void) {
 }
 
 TEST(names_without_number_hold_up_only_who_reads_them) {
-    pid_t crowds[CROWDS];
-    for (unsigned i = 0; i < CROWDS; i++)
-        crowds[i] = crowd(i);
+    struct sv_child crowd = crowd_begin(&any_names);
     uint64_t reading = reading_takes();
     for (unsigned i = 0; i < sizeof readers / sizeof readers[0]; i++) {
         uint64_t wait = wait_meanwhile(&readers[i]);
@@ -251,11 +166,98 @@ TEST(names_without_number_hold_up_only_who_reads_them) {
                       (unsigned long long)wait / 1000, (unsigned long long)reading / 1000);
         assert_true(2 * wait < reading);
     }
-    for (unsigned i = 0; i < CROWDS; i++)
-        end(crowds[i]);
+    crowd_end(&crowd);
+}
+
+/* ---- what they cost --------------------------------------------------------------------------------- */
+
+struct tally {
+    unsigned count, foreign;
+};
+
+static bool counts(const struct soft_listed_name *name, void *arg) {
+    struct tally *tally = arg;
+    tally->count++;
+    tally->foreign += name->has_uid && name->uid == OTHER_UID;
+    return true;
+}
+
+static void needs_netlink(void) {
+    struct tally tally = {0};
+    if (soft_name_scan_netlink("no name", counts, &tally) != 0)
+        skip_with("this kernel does not list unix sockets over netlink");
+}
+
+TEST(netlink_lists_the_names_that_proc_does_and_says_whose_they_are) {
+    struct tally proc = {0}, netlink = {0};
+    needs_netlink();
+    struct sv_child crowd = crowd_begin(&names_of_port);
+    assert_int_equal(soft_name_scan_proc(names_of_port.begin, counts, &proc), 0);
+    assert_int_equal(soft_name_scan_netlink(names_of_port.begin, counts, &netlink), 0);
+    assert_int_equal(proc.count, NAMES);
+    assert_int_equal(netlink.count, NAMES);
+    assert_true(netlink.foreign == NAMES || netlink.foreign == 0 /* an older kernel */);
+    crowd_end(&crowd);
+}
+
+/* What the library does to find a name among those: opens of the file in /proc, and connections to them. */
+static _Atomic unsigned opened, connected;
+
+FILE *fopen(const char *path, const char *mode) {
+    FILE *(*real)(const char *, const char *) =
+        (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
+    if (strstr(path, "net/unix"))
+        opened++;
+    return real(path, mode);
+}
+
+int connect(int fd, const struct sockaddr *addr, socklen_t length) {
+    connected++;
+    return (int)syscall(SYS_connect, fd, addr, length);
+}
+
+/* A listen, and a dial that is refused. A line of the file costs several times what a listed socket does. */
+static void cost_little(const struct crowd *names) {
+    needs_netlink();
+    struct sv_child crowd = crowd_begin(names);
+    channel = soft_create_event_channel();
+    for (unsigned i = 0; i < 2; i++) {
+        opened = connected = 0;
+        uint64_t before = env_now(&env_default);
+        readers[i].reads();
+        print_message("    %s: %llu us, %u connections\n", readers[i].name,
+                      (unsigned long long)(env_now(&env_default) - before) / 1000,
+                      atomic_load(&connected));
+        assert_int_equal(opened, 0);
+        assert_true(connected < FEW);
+    }
+    soft_destroy_event_channel(channel);
+    crowd_end(&crowd);
+}
+
+TEST(names_without_number_cost_a_listen_and_a_dial_little) {
+    cost_little(&any_names);
+}
+
+TEST(nor_do_those_of_the_port_itself) {
+    cost_little(&names_of_port);
+}
+
+/* Of a connection over TCP that has ended, and the last and the first block, which no process has. */
+TEST(no_name_is_asked_for_a_number_that_no_process_can_have) {
+    static const uint32_t numbers[] = {1, 0x7ffc00, 0x800001, 0xfffffe};
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sv_end e;
+        sv_open(&e, SV_OPTIONS());
+        connected = 0;
+        sv_connect(&e, numbers[i]);
+        assert_int_equal(connected, 0);
+        sv_close(&e);
+    }
 }
 
 int main(void) {
+    (void)network_separate(); /* where it may: nobody else is to wait for these, or be counted */
     softcm_start();
     return tests_run(NULL, NULL);
 }
