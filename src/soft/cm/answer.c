@@ -69,6 +69,8 @@ void soft_cm_conn_on_rej(struct soft_cm_id *id, const struct soft_cm_wire_rej *r
     if (id->conn.state == SOFT_CM_CONN_REQ_SENT && !rej->head.from &&
         soft_cm_conn_guessed_wrong(id))
         return;
+    if (id->conn.state == SOFT_CM_CONN_REQ_SENT && !rej->head.from && soft_cm_conn_ask_next(id))
+        return;
     if (rej->reason == SOFT_CM_REJECT_NO_LISTENER && !rej->head.from &&
         soft_cm_conn_comes_again(id))
         return;
@@ -135,6 +137,8 @@ void soft_cm_conn_on_sidr_rep(struct soft_cm_id *id, const struct soft_cm_wire_s
         rep->qp_num >> 24)
         return;
     if (rep->status != SOFT_CM_SIDR_OK && !rep->head.from && soft_cm_conn_guessed_wrong(id))
+        return;
+    if (rep->status != SOFT_CM_SIDR_OK && !rep->head.from && soft_cm_conn_ask_next(id))
         return;
     if (rep->status == SOFT_CM_SIDR_UNSUPPORTED && !rep->head.from && soft_cm_conn_comes_again(id))
         return;

@@ -129,6 +129,7 @@ bool soft_cm_conn_comes_again(struct soft_cm_id *id) {
     if (now >= conn->refuse_ns)
         return false;
     forget_peer(id);
+    conn->turn = (struct soft_cm_port_turn){0};
     if (conn->tries_left == 0)
         conn->tries_left = 1;
     arm(id, REFUSED_AGAIN_US);
@@ -160,7 +161,8 @@ static bool find_peer(struct soft_cm_id *id) {
         if (id->conn.peer)
             return true;
     }
-    int error = soft_cm_port_owner(soft_cm_id_ps(id), soft_cm_id_dst(id), &id->conn.peer);
+    int error =
+        soft_cm_port_owner(soft_cm_id_ps(id), soft_cm_id_dst(id), &id->conn.turn, &id->conn.peer);
     if (!error)
         return true;
     id->conn.peer = NULL;
@@ -174,8 +176,10 @@ static bool find_peer(struct soft_cm_id *id) {
         soft_cm_conn_event(id, RDMA_CM_EVENT_UNREACHABLE, error);
         return false;
     }
-    if (error != -ECONNREFUSED)
-        return true; /* its queue is full: the next try may do */
+    if (error != -ECONNREFUSED) { /* its queue is full: the next try may do */
+        (void)soft_cm_port_turn_silent(&id->conn.turn);
+        return true;
+    }
     if (!soft_cm_conn_comes_again(id))
         refused(id);
     return false;
@@ -207,11 +211,27 @@ bool soft_cm_conn_guessed_wrong(struct soft_cm_id *id) {
     return true;
 }
 
+bool soft_cm_conn_ask_next(struct soft_cm_id *id) {
+    if (!soft_cm_port_turn_refused(&id->conn.turn))
+        return false;
+    forget_peer(id);
+    send_request(id);
+    return true;
+}
+
+/* Before it is sent again: no process has said that it has it. */
+static void was_silent(struct soft_cm_id *id) {
+    struct soft_cm_conn *conn = &id->conn;
+    if (conn->peer && !conn->waiting && soft_cm_port_turn_silent(&conn->turn))
+        forget_peer(id);
+}
+
 void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state) {
     id->conn.state = state;
     id->conn.asked_ns = soft_now_ns();
     id->conn.waiting = false;
     id->conn.refuse_ns = 0;
+    id->conn.turn = (struct soft_cm_port_turn){0};
     id->conn.tries_left = soft_cm_timers()->tries;
     send_request(id);
 }
@@ -224,6 +244,9 @@ static void on_timer(struct soft_timer *timer) {
     switch (conn->state) {
     case SOFT_CM_CONN_REQ_SENT:
     case SOFT_CM_CONN_SIDR_SENT:
+        if (!exhausted)
+            was_silent(id);
+        __attribute__((fallthrough));
     case SOFT_CM_CONN_REP_SENT:
         if (!exhausted) {
             send_request(id);
@@ -281,6 +304,7 @@ void soft_cm_conn_peer_gone(struct soft_cm_id *id) {
         if (left_for_files(id))
             return;
         if (!id->conn.waiting) {
+            (void)soft_cm_port_turn_silent(&id->conn.turn);
             forget_peer(id); /* another process may have the port: the next try finds out */
             id->conn.asked_the_dead = true;
             arm(id, 0);

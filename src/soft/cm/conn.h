@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "soft/cm/port_owner.h"
 #include "soft/cm/wire.h"
 #include "soft/ipc/engine.h"
 
@@ -52,9 +53,10 @@ struct rdma_conn_param;
 
 struct soft_cm_conn {
     enum soft_cm_conn_state state;
-    bool waiting;               /* the peer has our request and asked for time */
-    bool asked_the_dead;        /* a process that had our request is no more */
-    bool guessed, looked_again; /* the peer came from the port cache; was looked up since */
+    bool waiting;                  /* the peer has our request and asked for time */
+    bool asked_the_dead;           /* a process that had our request is no more */
+    bool guessed, looked_again;    /* the peer came from the port cache; was looked up since */
+    struct soft_cm_port_turn turn; /* among other users that hold the port */
     unsigned tries_left;
     uint64_t asked_ns;       /* when asking began */
     uint64_t refuse_ns;      /* no listener: when to refuse; 0: not looked for yet */
@@ -98,6 +100,8 @@ bool soft_cm_conn_hears_of(const struct soft_cm_id *id, enum rdma_cm_event_type 
  * has now gone to the process that has the port at present.
  */
 bool soft_cm_conn_guessed_wrong(struct soft_cm_id *id);
+/* The process that was asked does not listen. True: another user holds the port as well, and is asked instead. */
+bool soft_cm_conn_ask_next(struct soft_cm_id *id);
 /* No process listens. True: it is asked again, in a while. */
 bool soft_cm_conn_comes_again(struct soft_cm_id *id);
 /* The peer asked for time: waits longer, and gives up then. */

@@ -127,14 +127,22 @@ static int find_peer(struct soft_cm_id *id) {
     conn->guessed = true;
     if (conn->peer)
         return 0;
-    int error = soft_cm_port_owner(soft_cm_id_ps(id), soft_cm_id_dst(id), &conn->peer);
+    int error = soft_cm_port_owner(soft_cm_id_ps(id), soft_cm_id_dst(id), &conn->turn, &conn->peer);
     if (!error)
         return 0;
     conn->peer = NULL;
     /* A descriptor is missing in this process: the application can raise the limit. */
     if (error == -ECONNREFUSED || error == -EMFILE || error == -ENFILE)
         soft_cm_mpa_not_connected(id, -error);
+    else if (error != -EINPROGRESS)
+        (void)soft_cm_port_turn_silent(&conn->turn);
     return error; /* else its queue is full: the next try may do */
+}
+
+static void forget_peer(struct soft_cm_id *id) {
+    if (id->conn.peer)
+        soft_peer_release(id->conn.peer);
+    id->conn.peer = NULL;
 }
 
 static void on_timer(struct soft_timer *timer) {
@@ -143,6 +151,8 @@ static void on_timer(struct soft_timer *timer) {
     if (id->conn.state != SOFT_CM_CONN_REQ_SENT)
         return;
     if (!id->conn.waiting) {
+        if (id->conn.peer && soft_cm_port_turn_silent(&id->conn.turn))
+            forget_peer(id);
         soft_cm_mpa_handshake(id);
         return;
     }
@@ -206,6 +216,7 @@ static int begin(struct soft_cm_id *id, const struct rdma_conn_param *param) {
     conn->remote = 0;
     conn->waiting = conn->guessed = conn->looked_again = false;
     conn->tcp_error = 0;
+    conn->turn = (struct soft_cm_port_turn){0};
     fill_req(id, param, len);
     id->state = SOFT_CM_CONNECT;
     qp->cm = id->number;

@@ -145,10 +145,13 @@ void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *re
     soft_cm_mpa_up(id, rep->data, rep->bytes);
 }
 
-/* A process from the port cache says that it does not listen: has another process the port? */
+/*
+ * A process says that it does not listen. It may be from the port cache: has another process the port? Or another user
+ * holds the port as well.
+ */
 static bool looks_again(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
-    if (conn->looked_again)
+    if (conn->looked_again && !soft_cm_port_turn_refused(&conn->turn))
         return false;
     conn->looked_again = true;
     soft_cm_port_cache_forget(soft_cm_id_ps(id), soft_cm_id_dst(id));
@@ -204,9 +207,10 @@ void soft_cm_mpa_peer_gone(struct soft_cm_id *id) {
         soft_cm_mpa_failed(id, RDMA_CM_EVENT_UNREACHABLE, -error, NULL, 0);
     else if (error != 0)
         soft_cm_mpa_not_connected(id, error);
-    else if (asking && !id->conn.waiting)
+    else if (asking && !id->conn.waiting) {
+        (void)soft_cm_port_turn_silent(&id->conn.turn);
         soft_cm_mpa_handshake(id);
-    else
+    } else
         soft_cm_mpa_on_fin(id);
 }
 

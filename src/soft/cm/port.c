@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * port.c - reserving ports on this host, and finding the process that has one. Control lock; it is given up while the
+ * port.c - reserving ports on this host, and finding the id that has one. Control lock; it is given up while the
  * names of all processes are read, because any process can make any number of them.
  *
  * A port is taken first and looked for conflicts after: of two processes that take overlapping
@@ -23,7 +23,6 @@
 #include "soft/cm/port_name.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/ipc/control_lock.h"
-#include "soft/ipc/name_search.h"
 
 #define BUCKETS 256
 #define EPHEMERAL_TRIES 64
@@ -275,86 +274,4 @@ struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, boo
             wildcard = id;
     }
     return wildcard;
-}
-
-/* The process behind names that are in the way of an address. */
-struct owner {
-    struct soft_peer *peer; /* of our own user; else the first other user's process: */
-    bool stranger;
-    pid_t pid; /* 0: of another PID namespace, and like no other */
-    char name[SOFT_CM_NAME_BYTES];
-    bool disputed; /* more than one of those, and it cannot be known which was first */
-    int error;
-};
-
-/* True: that settles it. */
-static bool own(struct owner *owner, const char *text) {
-    struct ucred who;
-    int error = soft_peer_own_by_name(text, &who, &owner->peer);
-    if (error == 0) {
-        owner->error = 0;
-        return true;
-    }
-    owner->peer = NULL;
-    if (error != -EPERM) {
-        if (error != -ECONNREFUSED)
-            owner->error = error;
-        return false;
-    }
-    owner->disputed |= owner->stranger && (who.pid <= 0 || owner->pid != who.pid);
-    if (!owner->stranger)
-        snprintf(owner->name, sizeof owner->name, "%s", text);
-    owner->stranger = true;
-    owner->pid = who.pid;
-    return false;
-}
-
-/* Finds a process of our user that has the port at another address. -EINPROGRESS: the names are being read. */
-static void look_elsewhere(struct owner *owner, int ps, uint16_t port) {
-    struct soft_name_search what;
-    struct soft_names names;
-    soft_cm_port_name_search(ps, port, &what);
-    owner->error = soft_name_search_ask(&what, &names);
-    if (owner->error)
-        return;
-    bool settled = false;
-    for (unsigned i = 0; i < names.count && !settled; i++)
-        settled = own(owner, names.text[i]);
-    soft_names_free(&names);
-}
-
-/*
- * Names of a port that overlap cannot belong to different processes that are honest: the later one gives way. A
- * process that does not give way could take the connections of another user's listener with a more exact name. So a
- * process of our own user comes first, and other users' only where they are one process.
- */
-int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer) {
-    struct soft_cm_port_name name = {.ps = ps, .port = soft_cm_addr_port(dst)};
-    struct owner owner = {.peer = NULL};
-    char text[SOFT_CM_NAME_BYTES];
-    bool four = dst->sa_family == AF_INET, settled = false;
-    /* The exact address, then the wildcards that include it: of both families for IPv4. */
-    for (int i = 0; i < 4 && !settled; i++) {
-        bool wildcard = i >= 2;
-        name.afonly = four ? i == 2 : i & 1;
-        if (wildcard)
-            soft_cm_addr_any(&name.addr, four && i == 2 ? AF_INET : AF_INET6);
-        else
-            soft_cm_addr_copy(&name.addr, dst);
-        if (four && i == 1)
-            continue; /* the same name as before */
-        soft_cm_port_name_format(&name, 0, text);
-        settled = own(&owner, text);
-    }
-    if (!owner.peer && !owner.stranger && !owner.error)
-        look_elsewhere(&owner, ps, name.port);
-    *peer = owner.peer;
-    if (owner.peer) {
-        soft_cm_port_cache_note(ps, dst,
-                                *peer); /* another user's name may lead elsewhere next time */
-        return 0;
-    }
-    if (owner.error || !owner.stranger || owner.disputed)
-        return owner.error ? owner.error : -ECONNREFUSED;
-    return soft_peer_by_name(owner.name, peer);
 }

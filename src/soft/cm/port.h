@@ -47,12 +47,5 @@ void soft_cm_port_release(struct soft_cm_id *id);
  * listens on that port at another address.
  */
 struct soft_cm_id *soft_cm_port_listener(int ps, const struct sockaddr *dst, bool *known);
-/*
- * The process that owns a destination's port. 0 and a held peer, or -errno: ECONNREFUSED no process.
- * Where only another address of that port is bound, its owner of our user, which will refuse. EINPROGRESS:
- * names are being read to find that out; ask again in SOFT_CM_NAMES_AGAIN_NS.
- */
-#define SOFT_CM_NAMES_AGAIN_NS 1000000
-int soft_cm_port_owner(int ps, const struct sockaddr *dst, struct soft_peer **peer);
 
 #endif

@@ -74,9 +74,9 @@ static bool see(const struct soft_listed_name *name, void *arg) {
         if (strncmp(text, one->what.begin, strlen(one->what.begin)) != 0 ||
             (one->what.fits && !one->what.fits(text, one->what.number)))
             continue;
-        if (!asked && (++r->looks > LOOKS_MOST || !soft_name_is_ours(text)))
+        if (!one->what.listed && !asked && (++r->looks > LOOKS_MOST || !soft_name_is_ours(text)))
             break;
-        asked = true;
+        asked |= !one->what.listed;
         keep(&one->names, text);
     }
     return r->looks <= LOOKS_MOST;
@@ -149,7 +149,8 @@ static void begin(void) {
 
 static bool is_it(const struct search *search, const struct soft_name_search *what) {
     return search->state != FREE && search->what.fits == what->fits &&
-           search->what.number == what->number && strcmp(search->what.begin, what->begin) == 0;
+           search->what.number == what->number && search->what.listed == what->listed &&
+           strcmp(search->what.begin, what->begin) == 0;
 }
 
 static void forget_old(void) {

@@ -19,6 +19,7 @@ struct soft_name_search {
     char begin[SOFT_NAME_BYTES];
     bool (*fits)(const char *text, uint32_t number); /* NULL: all do; called without any lock */
     uint32_t number;
+    bool listed; /* ours as the kernel lists it, or unknown; no process is asked */
 };
 struct soft_names {
     unsigned count;
