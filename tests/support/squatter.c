@@ -3,17 +3,16 @@
 #define _GNU_SOURCE
 #include "support/squatter.h"
 
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "soft/ipc/peer_internal.h"
+#include "support/child.h"
 #include "support/must.h"
 
 #define BLOCKS 16384u
@@ -24,7 +23,7 @@
 void squatter_become(uid_t uid) {
     must(setresgid(uid, uid, uid) == 0);
     must(setresuid(uid, uid, uid) == 0);
-    must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0); /* which that has taken back */
+    child_ends_too();
 }
 
 int squatter_take(const char *text, bool listens) {
@@ -76,11 +75,10 @@ void squatter_crowd(const char *begin, const char *end, unsigned count, bool lis
         int ready[2];
         char byte;
         must(pipe(ready) == 0);
-        pid_t pid = fork();
+        pid_t pid = child_fork();
         must(pid >= 0);
         if (pid == 0) {
             must_end_process = true;
-            must(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
             close(ready[0]);
             be_one_of_a_crowd(begin, end, done, count - done < OF_ONE ? count - done : OF_ONE,
                               listens);
