@@ -163,10 +163,14 @@ static int find_peer(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mas
     return -EINVAL;
 }
 
-/* Of an unreliable queue pair no completion would say that its messages arrive nowhere. */
+/*
+ * Of an unreliable queue pair no completion would say that its messages arrive nowhere. A GID that was left out leads to
+ * the queue pair's number, like an address without one.
+ */
 static bool leads_nowhere(const struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask) {
+    const union ibv_gid none = {0}, *gid = &attr->ah_attr.grh.dgid;
     return qp->unreliable && (mask & IBV_QP_AV) && attr->ah_attr.is_global &&
-           !soft_gid_is_reached(&attr->ah_attr.grh.dgid);
+           memcmp(gid, &none, sizeof none) != 0 && !soft_gid_is_reached(gid);
 }
 
 /* control lock */
