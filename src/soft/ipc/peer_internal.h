@@ -65,6 +65,7 @@ struct soft_peer {
     struct soft_qp *qps;
     uint64_t region_bytes;       /* of all its regions that are mapped */
     unsigned linked_qps;         /* that write rings of it */
+    unsigned pending_rings;      /* that it offered, and QPs keep */
     struct cds_list_head out;    /* what the socket did not take yet */
     unsigned out_count, out_fds; /* messages that wait, and descriptors with them */
     struct soft_timer out_retry;

@@ -28,6 +28,7 @@ bool soft_same_process(const struct soft_peer *a, const struct soft_peer *b) {
 
 static void drop(struct soft_pending_ring *pending) {
     cds_list_del(&pending->link);
+    pending->peer->pending_rings--;
     munmap(pending->ring, SOFT_RING_BYTES);
     soft_peer_release(pending->peer);
     free(pending);
@@ -59,6 +60,7 @@ bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *
     }
     make_room(qp);
     *kept = *pending;
+    kept->peer->pending_rings++;
     cds_list_add(&kept->link, &qp->pending_rings);
     return true;
 }
@@ -80,6 +82,7 @@ bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
             continue;
         found = true;
         *out = *pending;
+        out->peer->pending_rings--;
         cds_list_del(&pending->link);
         free(pending);
         break;
@@ -93,4 +96,18 @@ void soft_pending_ring_drop_all(struct soft_qp *qp) {
     struct soft_pending_ring *pending, *next;
     cds_list_for_each_entry_safe(pending, next, &qp->pending_rings, link)
         drop(pending);
+}
+
+void soft_pending_ring_peer_gone(const struct soft_peer *peer) {
+    struct soft_pending_ring *pending, *next;
+    for (unsigned b = 0; b < soft_qp_block_count && peer->pending_rings > 0; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK && peer->pending_rings > 0; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp)
+                continue;
+            cds_list_for_each_entry_safe(pending, next, &qp->pending_rings, link) {
+                if (pending->peer == peer)
+                    drop(pending);
+            }
+        }
 }

@@ -39,5 +39,7 @@ bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *
  */
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out);
 void soft_pending_ring_drop_all(struct soft_qp *qp);
+/* No QP keeps what it offered, and with it its descriptors. The caller holds it. */
+void soft_pending_ring_peer_gone(const struct soft_peer *peer);
 
 #endif

@@ -326,6 +326,7 @@ void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
 
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
     struct soft_qp *next;
+    soft_pending_ring_peer_gone(peer);
     soft_mcast_on_peer_gone(peer);
     soft_ud_on_peer_gone(peer);
     for (struct soft_qp *qp = peer->qps; qp; qp = next) {
