@@ -7,8 +7,15 @@
  *   what was told to be sent is delivered, unless the receiver hung up itself, or a large message in front of it was
  *   not done
  *   each tagged send and each request has one outcome, before CLOSED
- *   EAGAIN is followed by WRITABLE, or by CLOSED
+ *   EAGAIN is followed by WRITABLE, or by CLOSED, and where nothing is broken no time has to pass for that: what
+ *   sessions say to each other now and then may help one that stands still
+ *   who hangs up with time enough has all delivered that was accepted, if nothing breaks it
+ *   two sides that go on and have nothing to say to each other stay connected
  *   each session that was dialed, or came up, ends with one CLOSED
+ *
+ * What walks try differs between them, and between the ends of one: a thing of which all do a little is done by none for
+ * long. Some ends tag nothing, so that only what the session sends itself may complete; some send only small
+ * messages and now and then a large one; a side sleeps while the other one goes on.
  *
  * SLUICE_TEST_SEED=N begins with that walk, SLUICE_TEST_SEEDS=N makes so many; 100,000 of them are a night's work.
  */
@@ -36,13 +43,23 @@ enum {
 enum { NONE = 1 }; /* no outcome yet: no status is positive */
 
 #define GRACE_NS UINT64_C(60000000000)
+#define KEEPALIVE_NS UINT64_C(200000000)
 #define STEP_NS UINT64_C(5000000)   /* added to the clock while an end is awaited */
 #define HURRY_NS UINT64_C(50000000) /* of real time: by then what needs no time has happened */
 
+/* What an end does, for a whole walk. */
+enum tags { TAGS_NONE, TAGS_HALF, TAGS_ALL, TAGS_KINDS };
+enum sizes { SIZES_MIXED, SIZES_SMALL, SIZES_SMALL_AND_LARGE, SIZES_KINDS };
+
 /* One end of a session. */
 struct end {
+    enum tags tags;
+    enum sizes sizes;
+    bool talks;  /* asks */
+    bool silent; /* sends nothing of its own */
     sluice_session handle;
     bool dialed, up, closed, hungup, waits;
+    bool gracious; /* it hung up with time enough */
     sluice_reason reason;
     unsigned sent, told, received; /* accepted; tagged outcomes; delivered */
     int8_t outcome[MESSAGES];      /* of a tagged send: 0, a status or NONE; untagged: NONE */
@@ -63,6 +80,8 @@ static struct walk {
     char addresses[SESSIONS][64];
     struct end ends[2][SESSIONS]; /* of a, of b */
     uint64_t keepalive_ns;        /* off, no word of its own helps what stands still */
+    bool sleepers;                /* sides sleep now and then */
+    unsigned asleep[2];           /* steps that a side has still to sleep */
     const char *plan;
     char plan_text[256];
 } w;
@@ -91,7 +110,10 @@ static uint64_t next(uint64_t below) { /* splitmix64 */
 
 static size_t size_of(unsigned who, unsigned i, unsigned number) {
     uint64_t z = (w.seed * 31 + who * 7 + i) * UINT64_C(0x9e3779b97f4a7c15) + number * 2654435761u;
+    enum sizes sizes = w.ends[who][i].sizes;
     z ^= z >> 29;
+    if (sizes == SIZES_SMALL || (sizes == SIZES_SMALL_AND_LARGE && z % 16 > 1))
+        return z / 16 % 120;
     switch (z % 16) {
     case 0:
         return 100000 + z / 16 % 300000;
@@ -126,7 +148,7 @@ static bool send_one(unsigned who, unsigned i) {
     if (number == MESSAGES || sluice_alloc(side_of(who)->node, size_of(who, i, number), &msg) != 0)
         return false;
     pair_fill(msg, pattern_of(who, i, number));
-    end->tagged[number] = next(2) != 0;
+    end->tagged[number] = end->tags == TAGS_ALL || (end->tags == TAGS_HALF && next(2) != 0);
     o.tag = end->tagged[number] ? number + 1 : 0;
     end->outcome[number] = NONE;
     int status = sluice_send(end->handle, msg, &o);
@@ -270,6 +292,12 @@ static void turn(unsigned who) {
         take(who, &events[k]);
 }
 
+/* The side sleeps, unless nothing else is done but to wait for it. */
+static void turn_awake(unsigned who) {
+    if (w.asleep[who] == 0)
+        turn(who);
+}
+
 /* ---- a walk ---------------------------------------------------------------------------------------- */
 
 static void choose_plan(void) {
@@ -278,17 +306,20 @@ static void choose_plan(void) {
     static const char *const cm[] = {
         "cm_in=RTU loss",  "cm_in=REP delay=2ms",  "cm_in=REQ delay=1ms",
         "cm_in=DREQ loss", "cm_in=RTU delay=20ms", "id=* after=ESTABLISHED event=ADDR_CHANGE"};
-    unsigned at = 1 + (unsigned)next(80);
+    unsigned at = 1 + (unsigned)(next(2) ? next(80) : next(6));
+    const char *confirmation = next(3) ? "" : "cm_in=RTU loss; ";
     switch (next(8)) {
     case 0:
     case 1:
         snprintf(w.plan_text, sizeof w.plan_text, "%s", cm[next(sizeof cm / sizeof *cm)]);
         break;
     case 2:
-        snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u status=%s", at, errors[next(4)]);
+        snprintf(w.plan_text, sizeof w.plan_text, "%sqp=* send=%u status=%s", confirmation, at,
+                 errors[next(4)]);
         break;
     case 3:
-        snprintf(w.plan_text, sizeof w.plan_text, "qp=* recv=%u status=LOC_PROT_ERR", at);
+        snprintf(w.plan_text, sizeof w.plan_text, "%sqp=* recv=%u status=LOC_PROT_ERR",
+                 confirmation, at);
         break;
     case 4:
         snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u..%u delay=500us; cm_in=RTU loss",
@@ -302,6 +333,19 @@ static void choose_plan(void) {
         break;
     }
     w.plan = w.plan_text;
+}
+
+static void choose_ways(void) {
+    w.keepalive_ns = next(2) ? KEEPALIVE_NS : SLUICE_OFF;
+    w.sleepers = next(2) != 0;
+    for (unsigned who = 0; who < 2; who++)
+        for (unsigned i = 0; i < SESSIONS; i++) {
+            struct end *end = &w.ends[who][i];
+            end->tags = (enum tags)next(TAGS_KINDS);
+            end->sizes = (enum sizes)next(SIZES_KINDS);
+            end->talks = next(2) != 0;
+            end->silent = next(4) == 0;
+        }
 }
 
 static void open_walk(void) {
@@ -345,13 +389,15 @@ static void dial(unsigned i) {
 static void hang_up(struct end *end, uint64_t grace_ns) {
     if (end->closed || !(end->up || end->dialed))
         return;
+    /* Once more with less time leaves less. */
+    end->gracious = end->up && grace_ns == GRACE_NS && (!end->hungup || end->gracious);
     end->hungup = true;
     sluice_hangup(end->handle, grace_ns);
 }
 
 static void act(unsigned who, unsigned i) {
     struct end *end = &w.ends[who][i];
-    bool may_send = end->up && !end->closed && !end->hungup && !end->waits;
+    bool may_send = end->up && !end->closed && !end->hungup && !end->waits && !end->silent;
     if (who == 1 && !end->dialed) {
         dial(i);
         return;
@@ -363,7 +409,7 @@ static void act(unsigned who, unsigned i) {
     case 1:
     case 2:
     case 3:
-        if (may_send)
+        if (may_send && end->talks)
             ask(who, i);
         break;
     case 4:
@@ -378,7 +424,11 @@ static void act(unsigned who, unsigned i) {
     case 9:
     case 10:
         for (unsigned n = (unsigned)next(20); n > 0; n--)
-            turn(who);
+            turn_awake(who);
+        break;
+    case 11:
+        if (w.sleepers && w.asleep[!who] == 0)
+            w.asleep[who] = (unsigned)next(60);
         break;
     default:
         for (unsigned n = 1 + (unsigned)next(8); may_send && n > 0 && send_one(who, i); n--)
@@ -400,6 +450,13 @@ static bool all_dials_are_decided(void) {
         if (w.ends[1][i].dialed && !w.ends[1][i].up && !w.ends[1][i].closed)
             return false;
     return true;
+}
+
+static bool a_dial_is_up(void) {
+    bool up = all_dials_are_decided();
+    for (unsigned i = 0; i < SESSIONS; i++)
+        up |= w.ends[1][i].up;
+    return up;
 }
 
 static bool all_are_closed(void) {
@@ -424,7 +481,7 @@ static void go_on_until(bool (*is_so)(void), const char *what) {
         if (n % 16 == 15)
             sched_yield();
         uint64_t passed = env_now(&env_default) - start;
-        if (passed > HURRY_NS && n % 64 == 63)
+        if (passed > HURRY_NS && n % 64 == 63 && !pair_frozen)
             pair_clock += STEP_NS;
         if (passed > PAIR_LIMIT_NS) {
             WRONG("never: %s", what);
@@ -462,6 +519,9 @@ static void judge(unsigned who, unsigned i) {
     const struct end *from = &w.ends[who][i], *to = &w.ends[!who][i];
     unsigned lost = to->received;
     count(from, to);
+    if (from->gracious && !to->hungup && !*w.plan && lost != from->sent)
+        WRONG("session %u was hung up with time enough, and %u of %u came (%s / %s)", i, lost,
+              from->sent, sluice_reason_text(from->reason), sluice_reason_text(to->reason));
     if (to->hungup || lost == from->sent || large_in_front(who, i))
         return;
     for (unsigned k = lost; k < from->sent; k++)
@@ -472,31 +532,62 @@ static void judge(unsigned who, unsigned i) {
                   sluice_reason_text(from->reason), sluice_reason_text(to->reason));
 }
 
+/* Some intervals in which both sides go on, and nothing is sent but what the sessions themselves say. */
+static void idle(void) {
+    for (unsigned n = 0; n < 5 * 16; n++) {
+        pair_clock += KEEPALIVE_NS / 16;
+        for (unsigned k = 0; k < 4; k++)
+            turn(k % 2);
+    }
+}
+
+/* The other side said nothing for long: only where it was broken, or slept. */
+static void judge_silence(void) {
+    for (unsigned who = 0; who < 2; who++)
+        for (unsigned i = 0; i < SESSIONS; i++)
+            if (w.ends[who][i].closed && w.ends[who][i].reason == SLUICE_REASON_KEEPALIVE &&
+                !*w.plan)
+                WRONG("nothing was heard of session %u, and it was there", i);
+}
+
 static void walk(uint64_t seed) {
     memset(&w, 0, sizeof w);
     w.seed = w.random = seed;
     choose_plan();
-    w.keepalive_ns = next(2) ? 0 : SLUICE_OFF;
+    choose_ways();
     open_walk();
     for (unsigned i = 0; i < SESSIONS; i++)
         if (next(4) != 0)
             dial(i);
-    if (next(4) != 0)
+    if (w.sleepers && next(2)) { /* the listener, before it sees that the dialer is up */
+        go_on_until(a_dial_is_up, "UP or CLOSED of a dial");
+        w.asleep[0] = 30 + (unsigned)next(60);
+    } else if (next(4) != 0) {
         go_on_until(all_dials_are_decided, "UP or CLOSED of a dial");
+    }
     for (unsigned step = 0; step < STEPS; step++) {
-        act((unsigned)next(2), (unsigned)next(SESSIONS));
+        unsigned who = (unsigned)next(2);
+        if (w.asleep[who] == 0)
+            act(who, (unsigned)next(SESSIONS));
         for (unsigned n = (unsigned)next(4); n > 0; n--)
-            turn((unsigned)next(2));
+            turn_awake((unsigned)next(2));
+        for (who = 0; who < 2; who++)
+            w.asleep[who] -= w.asleep[who] > 0;
         if (next(8) == 0)
             sched_yield(); /* the device has a thread of its own */
     }
+    pair_frozen = *w.plan ? 0 : env_now(&env_default);
     go_on_until(nobody_waits, "WRITABLE or CLOSED behind EAGAIN");
+    pair_frozen = 0;
+    if (next(4) == 0)
+        idle();
     for (unsigned i = 0; i < SESSIONS; i++)
         hang_up(&w.ends[next(2)][i], GRACE_NS); /* one of them; what never came up ends by itself */
     for (unsigned i = 0; i < SESSIONS; i++)
         if (!w.ends[0][i].up || w.ends[1][i].closed)
             hang_up(&w.ends[1][i], GRACE_NS);
     go_on_until(all_are_closed, "CLOSED of every session");
+    judge_silence();
     for (unsigned i = 0; i < SESSIONS; i++) {
         judge(0, i);
         judge(1, i);
