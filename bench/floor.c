@@ -80,7 +80,7 @@ int floor_side(struct floor_lines *lines, int side, struct floor_result *result)
 
 /* ---- two threads ----------------------------------------------------------------------------- */
 
-static int pin(int cpu) {
+int floor_pin(int cpu) {
     cpu_set_t mask;
     CPU_ZERO(&mask);
     CPU_SET(cpu, &mask);
@@ -94,7 +94,7 @@ struct other {
 
 static void *other_side(void *arg) {
     struct other *other = arg;
-    other->result = pin(other->cpu);
+    other->result = floor_pin(other->cpu);
     if (other->result == 0)
         other->result = floor_side(other->lines, 1, NULL);
     return NULL;
@@ -153,7 +153,7 @@ int floor_measure(int cpu_a, int cpu_b, struct floor_result *result) {
     atomic_init(&lines->pong, 0);
     struct other other = {lines, cpu_b, 0};
     pthread_t thread;
-    error = pin(cpu_a);
+    error = floor_pin(cpu_a);
     if (error == 0)
         error = -pthread_create(&thread, NULL, other_side, &other);
     if (error == 0) {

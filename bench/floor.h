@@ -41,6 +41,9 @@ int floor_measure(int cpu_a, int cpu_b, struct floor_result *result);
  */
 int floor_side(struct floor_lines *lines, int side, struct floor_result *result);
 
+/* Pins the calling thread. 0 or -errno. */
+int floor_pin(int cpu);
+
 /* Two allowed CPUs, on different cores if there are such. False: there is only one. */
 bool floor_two_cpus(int *cpu_a, int *cpu_b);
 

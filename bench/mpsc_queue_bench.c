@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpus.h"
 #include "base/mpsc_queue.h"
 #include "floor.h"
 #include "shim.h"
@@ -50,7 +49,7 @@ enum { ECHO, COUNT, STOP };
 /* Sends ECHO records back, counts COUNT records, ends with STOP. */
 static void *other_side(void *arg) {
     struct pair *pair = arg;
-    cpu_pin_self(pair->cpu);
+    floor_pin(pair->cpu);
     uint64_t taken = 0;
     for (;;) {
         struct mpsc_queue_item *item = mpsc_queue_take(&pair->there);
@@ -80,7 +79,7 @@ static struct pair *pair_open(bench_state *state, pthread_t *thread, struct floo
     mpsc_queue_init(&pair->there);
     mpsc_queue_init(&pair->back);
     pair->cpu = cpu_b;
-    cpu_pin_self(cpu_a);
+    floor_pin(cpu_a);
     pthread_create(thread, NULL, other_side, pair);
     return pair;
 }

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/cpus.h"
 #include "floor.h"
 #include "pool/pool.h"
 #include "shim.h"
@@ -37,6 +36,12 @@ static const struct fabric_ops memory_only = {
     .reg_mr = reg, .dereg_mr = dereg, .mem_alloc = map, .mem_free = unmap};
 static struct ibv_pd pd;
 
+static int open_pool(struct pool **out) {
+    struct pool_config config = {&memory_only, &pd, (uint64_t)1 << 30, {.numa = HUGEPAGES_NO_NUMA}};
+    hugepages_from_environment(&config.wish);
+    return pool_open(out, &config);
+}
+
 struct setting {
     size_t bytes;
     bool cached;
@@ -49,7 +54,7 @@ struct setting {
 static void get_put(bench_state *state, void *arg) {
     const struct setting *setting = arg;
     struct pool *pool;
-    if (pool_open(&pool, &memory_only, &pd, (uint64_t)1 << 30) != 0) {
+    if (open_pool(&pool) != 0) {
         bench_fail(state, "no memory");
         return;
     }
@@ -76,7 +81,7 @@ static void get_put(bench_state *state, void *arg) {
 static void batches(bench_state *state, void *arg) {
     const struct setting *setting = arg;
     struct pool *pool;
-    if (pool_open(&pool, &memory_only, &pd, (uint64_t)1 << 30) != 0) {
+    if (open_pool(&pool) != 0) {
         bench_fail(state, "no memory");
         return;
     }
@@ -97,7 +102,7 @@ static void batches(bench_state *state, void *arg) {
 static void misses(bench_state *state, void *arg) {
     const struct setting *setting = arg;
     struct pool *pool;
-    if (pool_open(&pool, &memory_only, &pd, (uint64_t)1 << 30) != 0) {
+    if (open_pool(&pool) != 0) {
         bench_fail(state, "no memory");
         return;
     }
@@ -178,7 +183,7 @@ struct contest {
 };
 
 static bool contest_pool(bench_state *state, struct pool **pool) {
-    if (pool_open(pool, &memory_only, &pd, (uint64_t)1 << 30) == 0)
+    if (open_pool(pool) == 0)
         return true;
     bench_fail(state, "no memory");
     return false;
@@ -227,7 +232,7 @@ struct lane {
 static void *put_side(void *arg) {
     struct lane *lane = arg;
     const struct allocator *who = lane->contest->who;
-    cpu_pin_self(lane->cpu);
+    floor_pin(lane->cpu);
     void *cache = who->open ? who->open(lane->pool) : NULL;
     for (uint64_t tail = 0;;) {
         if (atomic_load_explicit(&lane->head, memory_order_acquire) == tail) {
@@ -248,7 +253,7 @@ static void *put_side(void *arg) {
 static void *busy_side(void *arg) {
     struct lane *lane = arg;
     const struct allocator *who = lane->contest->who;
-    cpu_pin_self(lane->cpu);
+    floor_pin(lane->cpu);
     void *cache = who->open ? who->open(lane->pool) : NULL;
     while (!atomic_load_explicit(&lane->stop, memory_order_relaxed)) {
         void *buffer = who->get(lane->pool, cache, lane->contest->bytes);
@@ -306,7 +311,7 @@ static void two_threads(bench_state *state, const struct contest *contest, void 
         free(lane);
         return;
     }
-    cpu_pin_self(cpu_a);
+    floor_pin(cpu_a);
     pthread_t thread;
     pthread_create(&thread, NULL, other, lane);
     mine(state, lane);

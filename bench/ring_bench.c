@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/cpus.h"
 #include "fabric/fabric.h"
 #include "floor.h"
 #include "shim.h"
@@ -33,7 +32,7 @@ static bool place_take(bench_state *state, struct rpc_pending *place) {
         bench_skip(state, "needs two CPUs that are not busy");
         return false;
     }
-    cpu_pin_self(place->cpu_a);
+    floor_pin(place->cpu_a);
     return true;
 }
 
@@ -80,7 +79,7 @@ static void *slot_side(void *arg) {
     struct slots *s = arg;
     uint8_t data[SOFT_SLOT_PAYLOAD] = {0};
     struct cursor in = {0}, out = {0};
-    cpu_pin_self(s->cpu);
+    floor_pin(s->cpu);
     while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
         if (!slot_read(&s->ring[0], &in, data, s->bytes))
             continue;
@@ -278,7 +277,7 @@ struct pair {
 
 static void *verbs_side(void *arg) {
     struct pair *p = arg;
-    cpu_pin_self(p->cpu);
+    floor_pin(p->cpu);
     while (!atomic_load_explicit(&p->stop, memory_order_acquire)) {
         int n = end_take(&p->b);
         if (n < 0)

@@ -16,7 +16,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "base/cpus.h"
 #include "fabric/wakeup.h"
 #include "base/env.h"
 #include "floor.h"
@@ -122,7 +121,7 @@ static void sleep_once(struct sleeper *s, uint64_t turn) {
 
 static void *sleeper_main(void *arg) {
     struct sleeper *s = arg;
-    cpu_pin_self(s->cpu);
+    floor_pin(s->cpu);
     for (uint64_t turn = 1;; turn++) {
         while (atomic_load(&s->about_to_sleep) != turn - 1)
             ;
@@ -208,7 +207,7 @@ static void wake_sleeper(bench_state *state, void *arg) {
         sleeper_close(s);
         return;
     }
-    cpu_pin_self(cpu_a);
+    floor_pin(cpu_a);
     pthread_t thread;
     pthread_create(&thread, NULL, sleeper_main, s);
     uint64_t turn = 0;

@@ -177,12 +177,3 @@ void cpu_claim_release(struct cpu_claim *claim) {
         close(claim->fd);
     *claim = (struct cpu_claim){.cpu = -1, .fd = -1};
 }
-
-int cpu_pin_self(int cpu) {
-    if (cpu < 0 || cpu >= CPU_SETSIZE)
-        return -EINVAL;
-    cpu_set_t mask;
-    CPU_ZERO(&mask);
-    CPU_SET(cpu, &mask);
-    return -pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
-}

@@ -28,7 +28,5 @@ int cpu_claim_fixed(struct cpu_claim *claim, int cpu);
 /* The NUMA node a CPU belongs to, by the system's number; -1: no such CPU, or not known. */
 int cpu_numa_node(int cpu);
 void cpu_claim_release(struct cpu_claim *claim);
-/* Pins the calling thread. 0 or -errno. */
-int cpu_pin_self(int cpu);
 
 #endif

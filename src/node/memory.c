@@ -74,10 +74,10 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
     if (status != SLUICE_OK)
         return status;
     config.bytes_max = n->options.memory_bytes_max - n->options.receive_bytes_max;
-    int error = pool_open_with(&n->pool, &config);
+    int error = pool_open(&n->pool, &config);
     if (error == 0) {
         config.bytes_max = n->options.receive_bytes_max;
-        if ((error = pool_open_with(&n->rx_pool, &config)) != 0)
+        if ((error = pool_open(&n->rx_pool, &config)) != 0)
             pool_close(n->pool);
     }
     if (error != 0) {

@@ -238,8 +238,3 @@ void debug_leaks(struct pool *pool) {
         report(pool, text);
     }
 }
-
-void pool_on_report(struct pool *pool, void (*call)(const char *text, void *arg), void *arg) {
-    pool->report = call;
-    pool->report_arg = arg;
-}

@@ -273,9 +273,3 @@ void pool_grow_ahead(struct pool *pool, uint64_t low_water) {
     grow_check(pool);
     pthread_mutex_unlock(&pool->slow);
 }
-
-void pool_grow_settle(struct pool *pool) {
-    pthread_mutex_lock(&pool->slow);
-    grow_wait(pool);
-    pthread_mutex_unlock(&pool->slow);
-}

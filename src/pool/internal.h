@@ -52,6 +52,7 @@ struct pool {
     _Atomic uint64_t note;                                                        /* the user's */
     void (*on_return)(const struct sluice_msg *msg, uint16_t account, void *arg); /* constant */
     void *on_return_arg;
+    /* Takes what SLUICE_POOL_DEBUG finds, a line at a time, any thread; NULL: standard error. Tests set it, before use. */
     void (*report)(const char *text, void *arg);
     void *report_arg;
     void (*shortage)(const char *text, void *arg); /* slow */

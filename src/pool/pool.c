@@ -21,15 +21,7 @@
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-int pool_open(struct pool **out, const struct fabric_ops *fabric, struct ibv_pd *pd,
-              uint64_t bytes_max) {
-    struct pool_config config = {
-        .fabric = fabric, .pd = pd, .bytes_max = bytes_max, .wish = {.numa = HUGEPAGES_NO_NUMA}};
-    hugepages_from_environment(&config.wish);
-    return pool_open_with(out, &config);
-}
-
-int pool_open_with(struct pool **out, const struct pool_config *config) {
+int pool_open(struct pool **out, const struct pool_config *config) {
     uint64_t bytes_max = config->bytes_max;
     struct pool *pool = calloc(1, sizeof *pool);
     if (!pool)

@@ -110,13 +110,10 @@ _Static_assert(offsetof(struct sluice_msg, rx.srq_slot) ==
                    offsetof(struct sluice_msg, loan.srq_slot),
                "a message that is lent keeps its receive");
 
-/* Opens a pool with an own PD's memory and its first arena. bytes_max caps registered bytes. 0 or
- * -errno. */
-int pool_open(struct pool **out, const struct fabric_ops *fabric, struct ibv_pd *pd,
-              uint64_t bytes_max);
 /*
- * The same with more to choose: the NUMA node the memory is bound to (-1: none; the node of the device
- * is best), and the huge pages it is made of, where the system has them (see hugepages.h).
+ * Opens a pool of a PD's memory, with its first arena. bytes_max caps registered bytes; wish names the NUMA node the
+ * memory is bound to (-1: none; the node of the device is best), and the huge pages it is made of, where the system
+ * has them (see hugepages.h). 0 or -errno.
  */
 struct pool_config {
     const struct fabric_ops *fabric;
@@ -124,13 +121,12 @@ struct pool_config {
     uint64_t bytes_max;
     struct hugepages_wish wish;
 };
-int pool_open_with(struct pool **out, const struct pool_config *config);
+int pool_open(struct pool **out, const struct pool_config *config);
 /*
  * From now on a helper thread adds arenas when less than low_water bytes of them are free, so that a thread that
  * gets a buffer seldom has to. The helper is started when that is first so. 0: no helper any more.
  */
 void pool_grow_ahead(struct pool *pool, uint64_t low_water);
-void pool_grow_settle(struct pool *pool); /* waits until the helper has nothing to do: for tests */
 /* Every message of the pool dies with it. */
 void pool_close(struct pool *pool);
 /* The device is gone: ends every registration. Messages keep their memory; no more is registered. */
@@ -176,7 +172,6 @@ struct pool_cache *pool_cache_open(struct pool *pool); /* NULL: out of memory */
 void pool_cache_close(struct pool_cache *cache);       /* returns its buffers to the pool */
 
 uint64_t pool_bytes(const struct pool *pool); /* registered now */
-uint64_t pool_bytes_max(const struct pool *pool);
 /*
  * A number that lives with the pool, for the user of the pool; 0 at first. In the pool for sending it is how
  * many buffers are held for as long as a session lives.
@@ -223,33 +218,8 @@ void pool_cache_flush(struct pool_cache *cache);
 void pool_on_shortage(struct pool *pool, bool locks, void (*call)(const char *text, void *arg),
                       void *arg);
 
-/* Sets the receiver of what SLUICE_POOL_DEBUG finds, a line at a time, any thread; standard error by default. */
-void pool_on_report(struct pool *pool, void (*call)(const char *text, void *arg), void *arg);
-
 /* ---- figures: any thread; exact while no thread gets or puts ------------------------------------ */
 
-struct pool_count {
-    uint64_t gets, puts; /* so far: handed out, and returned by whichever thread */
-    uint64_t cached;     /* free buffers in caches */
-    uint64_t returned;   /* so far: taken over from other threads' returns */
-    uint64_t refills;    /* so far: times the shared lists were asked */
-};
-
-struct pool_stats {
-    uint64_t bytes, bytes_max;
-    uint64_t pages_free;                   /* bytes of arenas that are in no buffer */
-    uint64_t grown_ahead, grown_on_demand; /* arenas: by the helper, by a thread that had none */
-    uint64_t kind[HUGEPAGES_KINDS],
-        numa_bound;                      /* bytes: of which pages, on the NUMA node wished for */
-    uint64_t huge_missed;                /* bytes so far: huge pages were not there */
-    uint64_t alloc_waits, alloc_wakeups; /* calls of pool_wait(), of wake */
-    uint64_t shared[POOL_CLASSES];       /* free buffers in the shared lists */
-    struct pool_count count[POOL_CLASSES + 1]; /* last: mappings of their own */
-};
-
-void pool_get_stats(struct pool *pool, struct pool_stats *out);
-/* One cache, all its classes together. */
-void pool_cache_get_stats(const struct pool_cache *cache, struct pool_count *out);
 /* Which pages the memory is made of, one line. */
 void pool_describe(struct pool *pool, char *text, size_t bytes);
 /* The same for the statistics page, without a lock: of a cache (its owner), and of what no cache counts. */

@@ -25,10 +25,6 @@ _Atomic uint64_t *pool_note(struct pool *pool) {
     return &pool->note;
 }
 
-uint64_t pool_bytes_max(const struct pool *pool) {
-    return pool->budget.bytes_max;
-}
-
 size_t pool_class_bytes(unsigned size_class) {
     return size_class < POOL_CLASSES ? class_capacity(size_class) : SIZE_MAX;
 }
@@ -69,49 +65,6 @@ bool pool_cache_has(const struct pool_cache *cache) {
         if (magazine_count_seen(&cache->bin[i]) + count_of(&cache->bin[i].spare_count) > 0)
             return true;
     return atomic_load_explicit(&cache->home.bytes, memory_order_relaxed) > 0;
-}
-
-static void add_bin(struct pool_count *count, const struct magazines *bin) {
-    count->cached += magazine_count_seen(bin);
-    count->cached += count_of(&bin->spare_count);
-    count->returned += see(&bin->returned);
-    count->refills += see(&bin->refills);
-}
-
-void pool_cache_get_stats(const struct pool_cache *cache, struct pool_count *out) {
-    *out = (struct pool_count){0};
-    for (unsigned i = 0; i <= POOL_CLASSES; i++) {
-        out->puts += see(&cache->bin[i].puts);
-        out->gets += see(&cache->bin[i].gets);
-        add_bin(out, &cache->bin[i]);
-    }
-}
-
-void pool_get_stats(struct pool *pool, struct pool_stats *out) {
-    *out = (struct pool_stats){.bytes = pool_bytes(pool), .bytes_max = pool_bytes_max(pool)};
-    pthread_mutex_lock(&pool->slow);
-    out->pages_free = arenas_free_bytes(&pool->arenas);
-    pthread_mutex_unlock(&pool->slow);
-    out->grown_ahead = see(&pool->grower.ahead);
-    out->grown_on_demand = see(&pool->grower.in_need);
-    for (int i = 0; i < HUGEPAGES_KINDS; i++)
-        out->kind[i] = (uint64_t)atomic_load(&pool->budget.report.kind[i]);
-    out->numa_bound = (uint64_t)atomic_load(&pool->budget.report.bound);
-    out->huge_missed = (uint64_t)atomic_load(&pool->budget.report.missed);
-    out->alloc_waits = see(&pool->alloc_waits);
-    out->alloc_wakeups = see(&pool->alloc_wakeups);
-    pthread_mutex_lock(&pool->lock);
-    for (unsigned i = 0; i <= POOL_CLASSES; i++) {
-        struct pool_count *count = &out->count[i];
-        count->puts = sum_puts(pool, i);
-        count->gets = sum_gets(pool, i);
-        for (const struct pool_cache *cache = pool->caches; cache; cache = cache->next)
-            add_bin(count, &cache->bin[i]);
-    }
-    for (unsigned i = 0; i < POOL_CLASSES; i++)
-        for (const struct span *span = pool->spans[i].list; span; span = span->next)
-            out->shared[i] += span->slots_free;
-    pthread_mutex_unlock(&pool->lock);
 }
 
 /* ---- the statistics page ------------------------------------------------------------------------ */

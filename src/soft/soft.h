@@ -120,10 +120,7 @@ void *soft_mem_alloc(size_t bytes);
 void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2); /* of huge pages, or not at all */
 void soft_mem_free(void *addr, size_t bytes);
 
-/*
- * Datagrams: ah.c, mcast.c. soft_query_drops() is ours alone: how many messages this QP has dropped, by
- * enum soft_drop (verbs/qp.h), at most count of them; returns how many there are.
- */
+/* Datagrams: ah.c, mcast.c. */
 struct ibv_ah *soft_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int soft_destroy_ah(struct ibv_ah *ah);
 int soft_init_ah_from_wc(struct ibv_context *ctx, uint8_t port, struct ibv_wc *wc,
@@ -134,7 +131,6 @@ int soft_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 int soft_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 /* IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: what this QP sends to a group does not come back to it. */
 void soft_block_self_mcast(struct ibv_qp *qp);
-unsigned soft_query_drops(struct ibv_qp *qp, uint32_t *drops, unsigned count);
 
 /* rdma_cm: cm/ */
 struct rdma_event_channel *soft_create_event_channel(void);

@@ -9,6 +9,7 @@
  */
 #include "support/large_flow.h"
 #include "support/peer.h"
+#include "support/pool_stats.h"
 
 #include "base/sanitize.h"
 #include "node/node.h"

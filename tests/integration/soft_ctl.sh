@@ -83,6 +83,7 @@ serve --keep
 run ctl "$server" status
 check "status: $status" [ "$status" = 0 ]
 check "status: no device" grep -q '^device sluice_soft0, port up, contexts ' "$work/out"
+check "status: descriptors of peers wait" grep -q '^closing 0 threads 0$' "$work/out"
 check "status: no listener" grep -Eq '^id#[0-9]+ state LISTEN' "$work/out"
 
 expect 1 "line 1, column 13: 'los' means nothing here" ctl "$server" plan 'qp=1 send=1 los'

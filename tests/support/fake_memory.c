@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* fake_memory.c - see fake_memory.h. */
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 
 struct fake fake;
 
@@ -72,9 +73,15 @@ const struct fabric_ops fake_fabric = {
 };
 struct ibv_pd fake_pd;
 
+int fake_pool_try(struct pool **out, const struct fabric_ops *fabric, uint64_t bytes_max) {
+    struct pool_config config = {fabric, &fake_pd, bytes_max, {.numa = HUGEPAGES_NO_NUMA}};
+    hugepages_from_environment(&config.wish);
+    return pool_open(out, &config);
+}
+
 struct pool *fake_pool_open(uint64_t bytes_max) {
     struct pool *pool = NULL;
-    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, bytes_max), 0);
+    assert_int_equal(fake_pool_try(&pool, &fake_fabric, bytes_max), 0);
     assert_int_equal(pool_bytes_max(pool), bytes_max);
     return pool;
 }
@@ -90,7 +97,7 @@ void fake_pool_close(struct pool *pool) {
 struct pool *fake_pool_open_with(uint64_t bytes_max, struct hugepages_wish wish) {
     struct pool *pool = NULL;
     struct pool_config config = {&fake_fabric, &fake_pd, bytes_max, wish};
-    assert_int_equal(pool_open_with(&pool, &config), 0);
+    assert_int_equal(pool_open(&pool, &config), 0);
     return pool;
 }
 

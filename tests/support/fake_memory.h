@@ -37,6 +37,8 @@ struct ibv_mr *fake_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int acc
 extern const struct fabric_ops fake_fabric;
 extern struct ibv_pd fake_pd;
 
+/* What pool_open() says, with the pages that the environment asks for. */
+int fake_pool_try(struct pool **out, const struct fabric_ops *fabric, uint64_t bytes_max);
 /* A pool on the fake fabric. */
 struct pool *fake_pool_open(uint64_t bytes_max);
 /* Every test ends here: nothing may stay registered or mapped. */

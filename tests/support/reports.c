@@ -7,13 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pool/internal.h"
+
 char reports[256 * 1024];
 
-void reports_add(const char *text, void *arg) {
+static void add(const char *text, void *arg) {
     (void)arg;
     size_t at = strlen(reports);
     int length = snprintf(reports + at, sizeof reports - at, "%s\n", text);
     assert_uint_in_range(length, 0, sizeof reports - at - 1);
+}
+
+void reports_of(struct pool *pool) {
+    pool->report = add;
 }
 
 unsigned reports_count(const char *words) {

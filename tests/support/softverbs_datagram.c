@@ -56,9 +56,11 @@ void ud_send(struct sv_end *e, struct ibv_ah *ah, uint32_t qpn, size_t offset, s
 }
 
 uint32_t ud_drops(struct sv_end *e, enum soft_drop why) {
-    uint32_t drops[SOFT_DROPS];
-    must(soft_query_drops(e->qp, drops, SOFT_DROPS) == SOFT_DROPS);
-    return drops[why];
+    struct soft_qp *qp = soft_qp_of(e->qp);
+    spin_lock(&qp->lock);
+    uint32_t count = qp->drops[why];
+    spin_unlock(&qp->lock);
+    return count;
 }
 
 bool ud_dropped(struct sv_end *e, enum soft_drop why, uint32_t count) {

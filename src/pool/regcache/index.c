@@ -149,7 +149,7 @@ void regcache_index_give(struct regcache_index *table, struct regcache_entry *re
 
 /* ---- what is shown: the lock -------------------------------------------------------------------- */
 
-static void want_grace(struct regcache_index *table) {
+void regcache_index_want_grace(struct regcache_index *table) {
     if (!table->wanted) {
         table->wanted = true;
         pthread_cond_signal(&table->wake);
@@ -185,7 +185,7 @@ void regcache_index_show(struct regcache_index *table) {
     if (before)
         before->retired = table->version;
     if (count <= REGCACHE_INDEX_TABLES / 2) /* before there is none */
-        want_grace(table);
+        regcache_index_want_grace(table);
 }
 
 struct regcache_index_table *regcache_index_withdraw(struct regcache_index *table) {
@@ -226,20 +226,9 @@ static void *grace_main(void *arg) {
         table->passed = version;
         if (!atomic_load_explicit(&table->shown, memory_order_relaxed))
             regcache_index_show(table);
-        pthread_cond_broadcast(&table->settled);
     }
     pthread_mutex_unlock(&table->lock);
     return NULL;
-}
-
-void regcache_index_settle(struct regcache_index *table) {
-    pthread_mutex_lock(&table->lock);
-    uint64_t version = table->version;
-    while (table->passed < version) {
-        want_grace(table);
-        pthread_cond_wait(&table->settled, &table->lock);
-    }
-    pthread_mutex_unlock(&table->lock);
 }
 
 bool regcache_index_open(struct regcache_index *table) {
@@ -256,7 +245,6 @@ bool regcache_index_open(struct regcache_index *table) {
     atomic_init(&table->shown, &table->tables[0]);
     pthread_mutex_init(&table->lock, NULL);
     pthread_cond_init(&table->wake, NULL);
-    pthread_cond_init(&table->settled, NULL);
     return true;
 }
 
@@ -279,7 +267,6 @@ void regcache_index_stop(struct regcache_index *table) {
 }
 
 void regcache_index_close(struct regcache_index *table) {
-    pthread_cond_destroy(&table->settled);
     pthread_cond_destroy(&table->wake);
     pthread_mutex_destroy(&table->lock);
     free(table->places);

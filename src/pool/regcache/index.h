@@ -45,7 +45,7 @@ struct regcache_index {
     struct regcache_entry *places;              /* REGCACHE_INDEX_ENTRIES */
     _Atomic bool left;    /* a dead one without a pin is to be ended; set under the lock */
     pthread_mutex_t lock; /* guards all that follows */
-    pthread_cond_t wake, settled;
+    pthread_cond_t wake;
     uint64_t version; /* how often another table, or none, was shown */
     uint64_t passed;  /* lookups from before this version are over */
     uint32_t count, unused_count;
@@ -103,9 +103,7 @@ void regcache_index_leave(struct regcache_index *table); /* a dead one is left t
  */
 struct regcache_index_table *regcache_index_withdraw(struct regcache_index *table);
 void regcache_index_restore(struct regcache_index *table, struct regcache_index_table *shown);
-
-/* ---- for tests ------------------------------------------------------------------------------------ */
-
-void regcache_index_settle(struct regcache_index *table); /* waits for a grace period from now on */
+/* Lock held: the thread waits for a grace period that begins from now on. */
+void regcache_index_want_grace(struct regcache_index *table);
 
 #endif

@@ -321,10 +321,6 @@ void regcache_close(struct regcache *cache) {
     free(cache);
 }
 
-void regcache_settle(struct regcache *cache) {
-    regcache_index_settle(&cache->table);
-}
-
 void regcache_get_stats(struct regcache *cache, struct regcache_stats *out) {
     *out = (struct regcache_stats){.on = atomic_load(&cache->on)};
     reap_left(cache);

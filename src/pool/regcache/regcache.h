@@ -78,7 +78,4 @@ void regcache_gone(struct regcache *cache, const void *addr, size_t bytes);
 
 void regcache_get_stats(struct regcache *cache, struct regcache_stats *out);
 
-/* For tests: waits until no lookup from before looks at anything. Not inside of a read-side section. */
-void regcache_settle(struct regcache *cache);
-
 #endif

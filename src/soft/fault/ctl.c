@@ -105,6 +105,7 @@ static void do_status(struct client *c) {
         atomic_load(&soft_port_down) ? "down" : "up", soft_context_count(), soft_fault_rules());
     say(c, "rnr %llu\n", (unsigned long long)atomic_load(&soft_rnr));
     say(c, "holes %llu\n", (unsigned long long)atomic_load(&soft_pages_missed));
+    say(c, "closing %u threads %u\n", soft_untrusted_fd_pending(), soft_untrusted_fd_closers());
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);

@@ -20,7 +20,7 @@ static pthread_mutex_t entry = PTHREAD_MUTEX_INITIALIZER;
 /* Held for microseconds, by a thread that is often just about to let go: spins a little. */
 static pthread_mutex_t control = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 static pthread_cond_t changed; /* with control */
-static unsigned waiters;
+unsigned soft_lock_waiters;
 #if ASSERTIONS
 static __thread bool mine;
 #endif
@@ -57,15 +57,11 @@ bool soft_lock_wait(uint64_t deadline_ns) {
                              .tv_nsec = (long)(deadline_ns % 1000000000u)};
     int state;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    waiters++;
+    soft_lock_waiters++;
     int rc = pthread_cond_timedwait(&changed, &control, &until);
-    waiters--;
+    soft_lock_waiters--;
     pthread_setcancelstate(state, NULL);
     return rc != ETIMEDOUT;
-}
-
-unsigned soft_lock_waiters(void) {
-    return waiters;
 }
 
 void soft_lock_wake(void) {
@@ -78,6 +74,6 @@ void soft_lock_start(void) {
 
 void soft_lock_forked(void) {
     soft_lock_start(); /* those that waited are the parent's, */
-    waiters = 0;
+    soft_lock_waiters = 0;
     pthread_mutex_init(&entry, NULL); /* the thread that held it is not in the child */
 }

@@ -19,8 +19,8 @@ void soft_assert_locked(void);
  * or the deadline, and has it again. False: the deadline. Not on the engine thread. Look again, always.
  */
 bool soft_lock_wait(uint64_t deadline_ns);
-void soft_lock_wake(void);        /* all that wait; control lock */
-unsigned soft_lock_waiters(void); /* how many there are; control lock */
+void soft_lock_wake(void);         /* all that wait; control lock */
+extern unsigned soft_lock_waiters; /* how many there are, for tests; control lock */
 
 /* Before the first wait in a process; and in a forked child, by the thread that forked with the lock in hand. */
 void soft_lock_start(void);

@@ -214,15 +214,6 @@ void soft_process_copy_stop(void) {
     spin_unlock(&lock);
 }
 
-unsigned soft_process_copy_threads(void) {
-    unsigned n = 0;
-    spin_lock(&lock);
-    for (unsigned i = 0; i < PROCESS_COPY_THREADS; i++)
-        n += places[i].state != NO_THREAD && !places[i].here;
-    spin_unlock(&lock);
-    return n;
-}
-
 /* ---- giving and taking ----------------------------------------------------------------------------- */
 
 /* Lock held. A place for this process, or NULL; its thread may be missing. */

@@ -76,6 +76,4 @@ void soft_process_copy_stop(void);
 void soft_process_copy_fork(bool begins); /* around a fork; a leaf */
 void soft_process_copy_forked(void);
 
-unsigned soft_process_copy_threads(void); /* that there are; any thread */
-
 #endif

@@ -65,15 +65,6 @@ void soft_block_self_mcast(struct ibv_qp *ibqp) {
     spin_unlock(&qp->lock);
 }
 
-unsigned soft_query_drops(struct ibv_qp *ibqp, uint32_t *drops, unsigned count) {
-    struct soft_qp *qp = soft_qp_of(ibqp);
-    spin_lock(&qp->lock);
-    for (unsigned i = 0; i < count && i < SOFT_DROPS; i++)
-        drops[i] = qp->drops[i];
-    spin_unlock(&qp->lock);
-    return SOFT_DROPS;
-}
-
 /* ---- posting ------------------------------------------------------------------------------------ */
 
 void soft_ud_store_wqe(struct soft_qp *qp, uint32_t index, const struct ibv_send_wr *wr) {

@@ -126,7 +126,10 @@ struct narrow {
 
 static void *claim_narrowly(void *arg) {
     struct narrow *n = arg;
-    n->result = cpu_pin_self(n->cpu);
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    CPU_SET(n->cpu, &mask);
+    n->result = -pthread_setaffinity_np(pthread_self(), sizeof mask, &mask);
     if (n->result == 0)
         n->result = cpu_claim_any(&n->claim);
     if (n->result == 0)
@@ -140,7 +143,7 @@ static void *claim_narrowly(void *arg) {
     return NULL;
 }
 
-TEST(affinity_limits_the_choice_and_pinning_works) {
+TEST(affinity_limits_the_choice) {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &allowed))
             continue;
@@ -163,8 +166,6 @@ TEST(affinity_limits_the_choice_and_pinning_works) {
         }
         cpu_claim_release(&n.claim);
     }
-    assert_int_equal(cpu_pin_self(-1), -EINVAL);
-    assert_int_equal(cpu_pin_self(CPU_SETSIZE), -EINVAL);
 }
 
 int main(void) {

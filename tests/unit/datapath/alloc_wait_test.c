@@ -4,6 +4,7 @@
  * memory comes back and whoever waits for it.
  */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 
 #include <errno.h>
 #include <semaphore.h>

@@ -3,6 +3,7 @@
  * framed_test.c - the short way of a plain message: what it must keep of what every other way keeps.
  */
 #include "support/request.h"
+#include "support/pool_stats.h"
 
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 

@@ -4,6 +4,7 @@
  * received all the same.
  */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 
 enum { HOARD = 4096 };
 

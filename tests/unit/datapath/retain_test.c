@@ -414,7 +414,7 @@ TEST(a_kept_message_not_freed_is_told_with_its_session) {
     unsetenv("SLUICE_POOL_DEBUG");
     pair_connect(&p, PAIR_LINK());
     reports[0] = 0;
-    pool_on_report(p.a.node->rx_pool, reports_add, NULL);
+    reports_of(p.a.node->rx_pool);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(pair_send(&p.b, sizes[i], i, NULL), 0);
     for (unsigned i = 0; i < 4; i++)

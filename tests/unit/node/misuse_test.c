@@ -23,8 +23,8 @@ static sluice_node *open_node(const char *debug) {
     const sluice_node_options *o = SLUICE_NODE(.device = "soft", .workers = SLUICE_NO_WORKERS);
     assert_int_equal(sluice_open(&node, o, &e), 0);
     unsetenv("SLUICE_POOL_DEBUG");
-    pool_on_report(node->pool, reports_add, NULL);
-    pool_on_report(node->rx_pool, reports_add, NULL);
+    reports_of(node->pool);
+    reports_of(node->rx_pool);
     reports[0] = 0;
     return node;
 }
@@ -135,7 +135,7 @@ TEST(a_message_that_is_lent_may_be_freed) {
     struct pool *const pools[] = {p.a.node->pool, p.a.node->rx_pool, p.b.node->pool,
                                   p.b.node->rx_pool};
     for (int i = 0; i < 4; i++)
-        pool_on_report(pools[i], reports_add, NULL);
+        reports_of(pools[i]);
     reports[0] = 0;
     pair_connect(&p, PAIR_LINK());
     assert_int_equal(sluice_alloc(p.b.node, 3000, &msg), 0);

@@ -4,6 +4,7 @@
  * and what the node counts of its memory.
  */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 
 #include <errno.h>
 #include <sys/resource.h>

@@ -17,6 +17,7 @@
 
 #include "base/topology.h"
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 #include "node/memory.h"
 #include "node/node.h"
 #include "pool/internal.h"

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 #include "pool/arena.h"
 #include "pool/limit_text.h"
 
@@ -33,7 +34,7 @@ static int in_child(void) {
     if (syscall(SYS_mlock, text, 1) != 0)
         return 77;
     /* Steps grow smaller until one is allowed; a single page is not too much. */
-    int error = pool_open(&pool, &locking, &fake_pd, 64 * MIB);
+    int error = fake_pool_try(&pool, &locking, 64 * MIB);
     if (error != 0 || pool_bytes(pool) > 64 * KIB)
         return 1;
     struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
@@ -147,7 +148,7 @@ POOL_TEST(huge_pages_that_run_out_are_told_once) {
         unsigned count = 0;
         memset(&told, 0, sizeof told);
         fake.huge_2m = there ? 2 * MIB : 0; /* the first arena has them, or not even that */
-        assert_int_equal(pool_open_with(&pool, &config), 0);
+        assert_int_equal(pool_open(&pool, &config), 0);
         pool_on_shortage(pool, false, tell, &told);
         assert_int_equal(told.count, !there);
         take_all(pool, list, &count);

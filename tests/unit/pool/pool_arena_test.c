@@ -16,6 +16,7 @@
 #include "support/emulated.h"
 #include "support/fake_memory.h"
 #include "support/skip.h"
+#include "support/pool_stats.h"
 #include "pool/internal.h"
 
 /* ---- pages --------------------------------------------------------------------------------------- */
@@ -194,7 +195,7 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     fabric.mem_alloc = real->mem_alloc;
     fabric.mem_free = real->mem_free;
     fabric.mem_alloc_huge = real->mem_alloc_huge;
-    if (pool_open_with(&pool, &config) != 0)
+    if (pool_open(&pool, &config) != 0)
         return 0;
     struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
     for (struct sluice_msg *msg = chain; msg; msg = msg->next)

@@ -10,6 +10,7 @@
 #include <semaphore.h>
 
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 #include "pool/internal.h"
 
 static uint64_t in_use_of(const struct pool_stats *f, unsigned size_class) {

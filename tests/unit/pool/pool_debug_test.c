@@ -43,7 +43,7 @@ static struct pool *open_debug(void) {
     setenv("SLUICE_POOL_DEBUG", "1", 1);
     struct pool *pool = fake_pool_open(8 * MIB);
     unsetenv("SLUICE_POOL_DEBUG");
-    pool_on_report(pool, reports_add, NULL);
+    reports_of(pool);
     reports[0] = 0;
     return pool;
 }

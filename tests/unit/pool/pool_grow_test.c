@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 #include "pool/internal.h"
 
 /* ---- growing ahead -------------------------------------------------------------------------------- */
@@ -227,7 +228,7 @@ POOL_TEST(nobody_waits_while_the_helper_registers) {
     slow.reg_mr = slow_reg_mr;
     assert_int_equal(sem_init(&inside, 0, 0), 0);
     assert_int_equal(sem_init(&go_on, 0, 0), 0);
-    assert_int_equal(pool_open_with(&pool, &config), 0);
+    assert_int_equal(pool_open(&pool, &config), 0);
     for (int i = 0; i < 2; i++) {
         if (i == 0) /* an arena ahead of need, then a mapping that somebody waits for */
             pool_grow_ahead(pool, 4 * MIB);

@@ -17,6 +17,7 @@
 
 #include "base/sanitize.h"
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 #include "pool/internal.h"
 #include "pool/span.h"
 
@@ -336,12 +337,12 @@ POOL_TEST(memory_moves_between_sizes) {
 POOL_TEST(failures_of_the_system_are_survived) {
     struct pool *pool = NULL;
     fake.fail_alloc = 1;
-    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 8 * MIB), -ENOMEM);
+    assert_int_equal(fake_pool_try(&pool, &fake_fabric, 8 * MIB), -ENOMEM);
     fake.fail_alloc = 0;
     fake.fail_reg = 1;
-    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 8 * MIB), -ENOMEM);
+    assert_int_equal(fake_pool_try(&pool, &fake_fabric, 8 * MIB), -ENOMEM);
     assert_int_equal(fake.mapped, 0);
-    assert_int_equal(pool_open(&pool, &fake_fabric, &fake_pd, 100), -ENOMEM);
+    assert_int_equal(fake_pool_try(&pool, &fake_fabric, 100), -ENOMEM);
     fake.fail_reg = 0;
 
     pool = fake_pool_open(64 * MIB);

@@ -9,6 +9,7 @@
 #include <semaphore.h>
 
 #include "support/fake_memory.h"
+#include "support/pool_stats.h"
 #include "pool/internal.h"
 
 static _Atomic int woken;
@@ -175,7 +176,7 @@ POOL_TEST(who_gets_more_than_it_needs_gives_it_to_who_began_to_wait) {
     fabric.reg_mr = register_while_somebody_waits;
     struct pool_config config = {&fabric, &fake_pd, 64 * MIB, {0, false, -1}};
     struct pool *pool = NULL;
-    assert_int_equal(pool_open_with(&pool, &config), 0);
+    assert_int_equal(pool_open(&pool, &config), 0);
     pool_on_wake(pool, wake, NULL);
     woken = 0;
     struct pool_cache *a = pool_cache_open(pool);

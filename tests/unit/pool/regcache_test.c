@@ -18,8 +18,9 @@
 #include <urcu/urcu-bp.h>
 
 #include "support/fake_memory.h"
+#include "support/grace.h"
 #include "support/hole.h"
-#include "pool/regcache/regcache.h"
+#include "pool/regcache/internal.h"
 
 #define PAGE ((size_t)4096)
 
@@ -399,7 +400,7 @@ TEST(inside_of_a_read_side_section_nothing_waits) {
         for (size_t i = 0; i < AREAS_MAX; i++)
             assert_int_equal(look_up(cache, addr + 2 * i * PAGE, PAGE), 8);
         urcu_bp_read_unlock();
-        regcache_settle(cache);
+        grace_settle(&cache->table);
         assert_int_equal(look_up(cache, addr + 2 * (AREAS_MAX - 1) * PAGE, PAGE), 8);
         munmap(addr, 2 * AREAS_MAX * PAGE);
         close_cache(cache);

@@ -7,6 +7,7 @@
  * table they are lookups that have stopped half-way.
  */
 #include "support/test.h"
+#include "support/grace.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -116,7 +117,7 @@ TEST(a_lookup_is_a_read_side_section) {
             met_at + PAGE > (uint8_t *)(table->places + REGCACHE_INDEX_ENTRIES))
             reg = NULL;
     }
-    regcache_index_settle(table); /* nobody else is in that page from now on */
+    grace_settle(table); /* nobody else is in that page from now on */
     uintptr_t start = regcache_entry_start(reg);
     assert_int_equal(sigaction(SIGSEGV, &fault, &before), 0);
     assert_int_equal(mprotect(met_at, PAGE, PROT_NONE), 0);
@@ -146,7 +147,7 @@ TEST(a_table_somebody_may_look_at_is_not_written) {
     /* And is written then: else tables would run out. */
     for (uintptr_t i = 10 * REGCACHE_INDEX_TABLES; i < 20 * REGCACHE_INDEX_TABLES; i++) {
         enter(table, 2 * i * STEP, (2 * i + 1) * STEP);
-        regcache_index_settle(table);
+        grace_settle(table);
         assert_non_null(atomic_load(&table->shown));
     }
     assert_true(seen->count > copy->count);
@@ -176,7 +177,7 @@ TEST(while_no_table_may_be_written_the_lock_is_taken) {
         assert_false(regcache_entry_unpin(reg));
     }
     urcu_bp_read_unlock();
-    regcache_index_settle(table);
+    grace_settle(table);
     assert_non_null(look(table, 2 * last * STEP, (2 * last + 1) * STEP, &locked));
     assert_false(locked);
     closed(table);

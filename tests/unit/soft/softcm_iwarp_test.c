@@ -188,7 +188,7 @@ IWARP_WITH(iwarp_requested, a_dialer_that_is_not_answered_in_time_gives_up) {
 
 static unsigned waiters(void) {
     soft_lock();
-    unsigned n = soft_lock_waiters();
+    unsigned n = soft_lock_waiters;
     soft_unlock();
     return n;
 }

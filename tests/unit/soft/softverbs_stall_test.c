@@ -174,7 +174,7 @@ static void pass_for(struct soft_peer *self, pid_t pid) {
 /* There are so many threads, and none has anything to do: each pair passes for one of another process meanwhile. */
 static void threads(struct onesided *p, unsigned n) {
     struct soft_peer *self = soft_qp_of(p->a.qp)->link_peer;
-    while (soft_process_copy_threads() < n) {
+    while (tasks_named("sluice-copy") < n) {
         all_stall();
         for (unsigned i = 0; i < n; i++) {
             pass_for(self, 100 + (pid_t)i);
