@@ -56,7 +56,7 @@ ours() {
 talk() {
     head -c 3000000 /dev/urandom > "$work/in"
     ours sluice-cat -l 127.0.0.1:PORT -- sluice-cat 127.0.0.1:PORT
-    cmp "$work/in" "$work/server" || status=1
+    cmp "$work/in" "$work/server" || { echo "wrong data: sluice-cat: other bytes arrived" && status=86; }
     result "$status" "sluice-cat"
     : > "$work/in"
     ours sluice-lat -p PORT --mode adaptive -- sluice-lat 127.0.0.1:PORT -n 200 --mode adaptive

@@ -212,6 +212,8 @@ struct ibv_wc ct_poll_at(struct ibv_cq *cq, struct ct_where at) {
 
 void ct_wc_at(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status, struct ct_where at) {
     struct ibv_wc wc = ct_poll_at(cq, at);
+    if (wc.wr_id != wr_id && wc.status == IBV_WC_SUCCESS && status == IBV_WC_SUCCESS)
+        verdict_wrong_data("a completion is lost, there twice or out of order");
     if (wc.wr_id != wr_id || wc.status != status)
         ct_fail(at, "wr_id %llu with \"%s\" instead of %llu with \"%s\"",
                 (unsigned long long)wc.wr_id, ibv_wc_status_str(wc.status),

@@ -82,7 +82,7 @@ static void victim_close(struct victim *v) {
         victim_turn(v, false);
         must(sluice_now() < until);
     }
-    assert_int_equal(v->outcomes, v->accepted);
+    must_data_equal(v->outcomes, v->accepted);
     side_close(&v->side, 0);
     peer_quit(&v->honest.peer);
 }

@@ -129,7 +129,7 @@ static void on_event(const sluice_event *event, void *arg) {
     await(&scene.open);
     if (scene.holds)
         pthread_mutex_unlock(&mutex);
-    must(event->type != SLUICE_MESSAGE || memcmp(sluice_data(event->msg), "hello", 5) == 0);
+    must_data(event->type != SLUICE_MESSAGE || memcmp(sluice_data(event->msg), "hello", 5) == 0);
     scene.answer = sluice_send_copy(event->session, "too late", 8, NULL);
     set(&scene.out, true);
 }

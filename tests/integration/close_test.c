@@ -19,7 +19,7 @@ struct tagged {
 
 static void tagged_note(struct tagged *k, struct note *note) {
     if (note->event.type == SLUICE_SENT) {
-        must(note->event.tag >= 1 && note->event.tag <= k->t.accepted);
+        must_data(note->event.tag >= 1 && note->event.tag <= k->t.accepted);
         must_data(!k->seen[note->event.tag]);
         k->seen[note->event.tag] = 1;
     }
@@ -32,7 +32,7 @@ static void tagged_finish(struct side *side, struct tagged *k) {
         must(side_next(side, &note, LIMIT_NS));
         tagged_note(k, &note);
     }
-    assert_int_equal(k->t.outcomes, k->t.accepted);
+    must_data_equal(k->t.outcomes, k->t.accepted);
     side_expect_nothing(side);
 }
 
@@ -101,7 +101,7 @@ BOTH_MODES(a_session_in_full_flow_ends_with_every_outcome) {
         tagged_finish(&c.a, &a);
         tagged_finish(&c.b, &b);
         sluice_hangup(c.at_a, 0); /* of the dead: ignored */
-        assert_true(a.t.received <= b.t.accepted && b.t.received <= a.t.accepted);
+        must_data(a.t.received <= b.t.accepted && b.t.received <= a.t.accepted);
     }
     couple_close(&c);
 }
@@ -123,8 +123,8 @@ BOTH_MODES(a_grace_delivers_what_was_accepted) {
         assert_int_equal(k.t.end.event.reason, SLUICE_REASON_LOCAL_CLOSE);
         peer_expect(&peer, "up ");
         peer_expect(&peer, "closed ");
-        assert_int_equal(peer_number(&peer, "received"), k.t.accepted);
         assert_int_equal(peer_number(&peer, "reason"), SLUICE_REASON_PEER_CLOSE);
+        must_data_equal(peer_number(&peer, "received"), k.t.accepted);
     }
     side_close(&side, 0);
     peer_quit(&peer);
@@ -251,7 +251,7 @@ BOTH_MODES(closing_a_node_in_every_state_ends_its_peers) {
             peer_expect(&peer, "closed ");
         if (row >= 2) {
             assert_int_equal(peer_number(&peer, "reason"), SLUICE_REASON_PEER_CLOSE);
-            assert_int_equal(peer_number(&peer, "accepted"), peer_number(&peer, "outcomes"));
+            must_data_equal(peer_number(&peer, "accepted"), peer_number(&peer, "outcomes"));
         }
         peer_quit(&peer);
     }
@@ -270,7 +270,7 @@ BOTH_MODES(closing_with_grace_delivers_what_was_accepted) {
     tally_send(&t, &side, TAGS - 1);
     side_close(&side, 30000 * MS);
     peer_expect(&peer, "closed ");
-    assert_int_equal(peer_number(&peer, "received"), t.accepted);
+    must_data_equal(peer_number(&peer, "received"), t.accepted);
     peer_quit(&peer);
 }
 

@@ -184,7 +184,7 @@ BOTH_MODES(a_receiver_that_does_not_poll_stalls_only_its_sender) {
     side_expect_closed(&side, SLUICE_REASON_LOCAL_CLOSE);
     peer_expect(&stopped, "up ");
     peer_expect(&stopped, "closed ");
-    assert_int_equal(peer_number(&stopped, "received"), pending);
+    must_data_equal(peer_number(&stopped, "received"), pending);
     side_close(&side, 0);
     peer_quit(&running);
     peer_quit(&stopped);
@@ -220,6 +220,6 @@ BOTH_MODES(kept_messages_slow_the_sender_down_and_lose_nothing) {
     side_close(&side, 0);
     peer_expect(&peer, "up ");
     peer_expect(&peer, "closed ");
-    assert_int_equal(peer_number(&peer, "accepted"), peer_number(&peer, "outcomes"));
+    must_data_equal(peer_number(&peer, "accepted"), peer_number(&peer, "outcomes"));
     peer_quit(&peer);
 }

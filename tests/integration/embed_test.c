@@ -86,8 +86,8 @@ static void programs_open(struct program *a, struct program *b) {
 static void programs_close(struct program *a, struct program *b) {
     assert_int_equal(a->up, 1);
     assert_int_equal(b->up, 1);
-    assert_int_equal(a->received, ROUNDS);
-    assert_int_equal(b->received, ROUNDS);
+    must_data_equal(a->received, ROUNDS);
+    must_data_equal(b->received, ROUNDS);
     assert_int_equal(a->closed, 1);
     assert_int_equal(b->closed, 1);
     side_close(&b->side, 0);

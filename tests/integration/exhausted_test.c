@@ -219,7 +219,7 @@ BOTH_MODES(who_waits_for_memory_sends_on_when_there_is_some) {
             poll_side(&to, on_receiver, &f);
         }
     }
-    assert_int_equal(atomic_load(&f.received), SESSIONS * MESSAGES);
+    must_data_equal(atomic_load(&f.received), SESSIONS * MESSAGES);
     assert_true(atomic_load(&f.starved) > 0);
     side_close(&from, 0);
     side_close(&to, 0);

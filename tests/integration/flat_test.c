@@ -185,7 +185,8 @@ static void a_message_in_place(struct couple *c, sluice_session from, uint64_t i
     sluice_send_options o = {.size = sizeof o, .tag = i + 1, .flags = SLUICE_IN_PLACE};
     must(sluice_send_pieces(from, &piece, 1, &o) == 0);
     struct note note = side_expect(&c->a, SLUICE_MESSAGE);
-    must(sluice_size(note.msg) == bytes && memcmp(sluice_data(note.msg), memory, bytes) == 0);
+    must_data_equal(sluice_size(note.msg), bytes);
+    must_data_bytes(sluice_data(note.msg), memory, bytes);
     note_free(&note);
     must(side_expect(&c->b, SLUICE_SENT).event.status == 0);
     free(memory);

@@ -153,7 +153,7 @@ static void one(struct side *side, enum flow_way way, bool gives, bool dials, en
         r.flow.stopped = true;
         while (gives && flow_busy(&r.flow))
             round_goes_on(&r, flow_progress(&r.flow) + 1, 0);
-        must(r.flow.good == r.flow.accepted);
+        must_data(r.flow.good == r.flow.accepted);
         sluice_hangup(r.flow.session, 0);
         break;
     case HUNG_UP:

@@ -157,7 +157,7 @@ static unsigned send_all(struct side *side, sluice_session session, unsigned sen
  * credits for and says so, whether somebody is there or not.
  */
 static bool all_taken(const struct end *end, unsigned sent, unsigned sends) {
-    assert_int_equal(end->outcomes, sent);
+    must_data_equal(end->outcomes, sent);
     bool some = sends == 0 || (it_answers_alone() ? end->dropped : end->unknown) > 0;
     bool early = stalled_ns > 0 || late_ns > INTERVAL / 4;
     assert_true(some || (early && end->dropped == sent));

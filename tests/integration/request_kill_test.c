@@ -70,7 +70,7 @@ static void asker_event(struct asker *a, const sluice_event *event) {
     } else if (event->type == SLUICE_WRITABLE) {
         a->full = false;
     } else if (event->type == SLUICE_REPLY) {
-        must(event->tag >= 1 && event->tag <= a->accepted);
+        must_data(event->tag >= 1 && event->tag <= a->accepted);
         must_data(a->seen[event->tag - 1]++ == 0);
         must(event->status == 0 || event->status == SLUICE_EREJECTED ||
              event->status == SLUICE_EUNKNOWN || event->status == SLUICE_ECLOSED);

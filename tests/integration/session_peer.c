@@ -142,7 +142,7 @@ static void on_closed(const struct note *note) {
  * it, and at the end others may come before them.
  */
 static void on_outcome(const sluice_event *event) {
-    must(event->tag >= 1 && event->tag <= flow.accepted);
+    must_data(event->tag >= 1 && event->tag <= flow.accepted);
     if (event->tag >= flow.seen_size) {
         size_t size = 2 * event->tag + 1024;
         flow.seen = realloc(flow.seen, size);
@@ -164,7 +164,7 @@ static void on_outcome(const sluice_event *event) {
     flow.succeeded++;
     if (event->bytes > flow.frame)
         return;
-    must(event->tag > flow.last_succeeded);
+    must_data(event->tag > flow.last_succeeded);
     flow.last_succeeded = event->tag;
 }
 

@@ -23,12 +23,12 @@ static void round_trip(struct side *side, sluice_session session, size_t bytes, 
         struct note note;
         must(side_next(side, &note, LIMIT_NS));
         if (note.event.type == SLUICE_SENT) {
-            must(!sent && note.event.tag == seed && note.event.status == 0);
-            must(note.event.bytes == bytes);
+            must(note.event.status == 0);
+            must_data(!sent && note.event.tag == seed && note.event.bytes == bytes);
             sent = true;
         } else {
-            must(note.event.type == SLUICE_MESSAGE && !back);
-            must(note.event.bytes == bytes);
+            must(note.event.type == SLUICE_MESSAGE);
+            must_data(!back && note.event.bytes == bytes);
             must(it_matches(note.msg, bytes, seed));
             back = true;
         }
@@ -57,7 +57,7 @@ BOTH_MODES(every_size_returns_from_another_process) {
             round_trip(&side, session, sizes[i], i + 1);
         side_close(&side, 0);
         peer_expect(&peer, "closed ");
-        must(peer_number(&peer, "accepted") == peer_number(&peer, "outcomes"));
+        must_data(peer_number(&peer, "accepted") == peer_number(&peer, "outcomes"));
         peer_quit(&peer);
     }
 }
@@ -143,10 +143,11 @@ BOTH_MODES(a_mixed_stream_keeps_its_order_both_ways) {
             received++;
         } else if (note.event.type == SLUICE_SENT) {
             uint64_t tag = note.event.tag;
-            must(tag >= 1 && tag <= sent && told[tag]++ == 0 && note.event.status == 0);
+            must(note.event.status == 0);
+            must_data(tag >= 1 && tag <= sent && told[tag]++ == 0);
             outcomes++;
             if (note.event.bytes <= frame) { /* what is larger ends when the peer has it */
-                must(tag > last);
+                must_data(tag > last);
                 last = tag;
             }
         } else {
@@ -162,7 +163,7 @@ BOTH_MODES(a_mixed_stream_keeps_its_order_both_ways) {
     side_close(&side, 0);
     peer_expect(&peer, "closed ");
     must_data(peer_number(&peer, "received") == MESSAGES);
-    must(peer_number(&peer, "accepted") == peer_number(&peer, "outcomes"));
+    must_data(peer_number(&peer, "accepted") == peer_number(&peer, "outcomes"));
     peer_quit(&peer);
 }
 

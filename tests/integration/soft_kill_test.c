@@ -46,7 +46,7 @@ static void flood_turn(struct flood *f) {
     }
     int n = ibv_poll_cq(e->scq, DEPTH, wc);
     for (int i = 0; i < n; i++) {
-        must(wc[i].wr_id == f->completed++);
+        must_data(wc[i].wr_id == f->completed++);
         f->down |= wc[i].status != IBV_WC_SUCCESS;
     }
     n = ibv_poll_cq(e->rcq, DEPTH, wc);

@@ -58,7 +58,7 @@ static void storm(sluice_node *node, int port) {
         peer_tell(&peers[i], "go");
     for (unsigned i = 0; i < PEERS; i++) {
         peer_expect(&peers[i], "done ");
-        assert_int_equal(peer_number(&peers[i], "messages"), EACH);
+        must_data_equal(peer_number(&peers[i], "messages"), EACH);
         long long ended = peer_number(&peers[i], "refused") + peer_number(&peers[i], "lost");
         if (ended > 0) /* with the reason */
             print_message("%s\n", peers[i].line);
@@ -78,7 +78,7 @@ static void storm(sluice_node *node, int port) {
     while (side_node_info(node).sessions > 0 && sluice_now() < until)
         poll(NULL, 0, 1);
     assert_int_equal(side_node_info(node).sessions, 0);
-    assert_int_equal(seen.messages, ALL);
+    must_data_equal(seen.messages, ALL);
     assert_int_equal(seen.ups, ALL);
     assert_int_equal(seen.closed, ALL);
 }

@@ -11,7 +11,7 @@ set -uo pipefail
 bin=${SLUICE_BIN_DIR:?}
 tools=(sluice-lat sluice-bw sluice-cat sluice-info sluice-stat)
 work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-tools.XXXXXX")
-checks=0 failures=0
+checks=0 failures=0 final=
 declare -A running=() reader=() # by process: of a server, what copies its standard error
 
 cleanup() {
@@ -25,6 +25,7 @@ trap "exit 143" TERM INT
 fail() {
     failures=$((failures + 1))
     printf 'FAILED: %s\n' "$*"
+    [[ $* != "wrong data: "* ]] || final=86 # tests/support/verdict.h
     local f
     for f in "$work/out" "$work/err"; do [[ -s $f ]] && sed "s|^|  ${f##*/}: |" "$f" | head -n 20; done
 }
@@ -610,4 +611,5 @@ check "cat: the receiver does not say that the sender went" \
 # ---- result --------------------------------------------------------------------------------------
 
 echo "$checks checks, $failures failed"
+[ -z "$final" ] || exit "$final"
 [ "$failures" = 0 ]

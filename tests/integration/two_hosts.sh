@@ -37,6 +37,7 @@ serve() {
 served() {
     local status=0
     wait "$server" || status=$?
+    ((status != WRONG_DATA)) || wrong_data "the server: $(cat "$work/said")"
     ((status == 0)) || fail "the server ended with status $status: $(cat "$work/said")"
 }
 
@@ -63,7 +64,7 @@ carry() {
     timeout 120 "$bin/sluice-cat" "10.77.0.2:$port" < "$work/bytes" > "$work/cat" 2>&1 ||
         fail "sluice-cat $*: $(cat "$work/cat")"
     served
-    cmp "$work/bytes" "$work/served" || fail "sluice-cat $*: other bytes arrived"
+    cmp "$work/bytes" "$work/served" || wrong_data "sluice-cat $*: other bytes arrived"
 }
 carry
 hosts_mtu 9000

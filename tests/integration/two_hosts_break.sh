@@ -119,11 +119,18 @@ goes_on() {
     ! says sink closed || fail "$1: it ended there"
 }
 
+ended() { # PID WHO
+    local status=0
+    wait "$1" || status=$?
+    ((status != WRONG_DATA)) || wrong_data "$2: $(cat "$work"/*.said)"
+    ((status == 0)) || fail "$2: status $status"
+}
+
 end() { # both end well: all bytes were right
     echo quit >&"$flood_in"
-    wait "$flood" || fail "the sender: status $?"
+    ended "$flood" "the sender"
     echo quit >&"$sink_in"
-    wait "$sink" || fail "the receiver: status $?"
+    ended "$sink" "the receiver"
     exec {flood_in}>&- {sink_in}>&-
 }
 
@@ -136,7 +143,7 @@ lost() { # WHO WHAT
 said() { sed -n "s/^closed .* $2=\([0-9]*\).*/\1/p" "$work/$1.said" | tail -1; }
 
 accounted() { # WHAT - each message has an outcome
-    (($(said flood accepted) == $(said flood outcomes))) || fail "$1: messages without an outcome"
+    (($(said flood accepted) == $(said flood outcomes))) || wrong_data "$1: messages without an outcome"
 }
 
 # ---- a cable, an MTU, a peer that stands still --------------------------------------------------------

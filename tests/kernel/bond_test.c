@@ -107,7 +107,7 @@ static void a_failover_is_told_and_a_session_goes_on_or_has_a_true_end(void **st
         assert_int_equal(f.seen.end.event.reason, SLUICE_REASON_PEER_LOST);
         assert_non_null(
             strstr(f.seen.end.info.close_text, "after an address of this side changed"));
-        assert_int_equal(f.seen.outcomes, f.seen.accepted);
+        must_data_equal(f.seen.outcomes, f.seen.accepted);
         far_expect(&f.peer, "closed ");
         far_flow_dial(&f, SLUICE_OFF); /* and whoever dials now comes up */
         far_flow_messages(&f, 40);

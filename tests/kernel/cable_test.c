@@ -52,7 +52,7 @@ LEVEL_TEST(a_cable_that_is_out_for_thirty_seconds_is_noticed_by_both, "polled", 
     assert_true(far_flow_lost((int)peer_number(&f.peer, "reason")));
     assert_true(here <= WITHIN_NS + stalled);
     assert_true(there <= WITHIN_NS + stalled);
-    assert_int_equal(f.seen.outcomes, f.seen.accepted); /* each has one */
+    must_data_equal(f.seen.outcomes, f.seen.accepted); /* each has one */
     /* Nobody is there: that is what a dial says, when its time is over. */
     far_flow_try(&f, 0, 2000 * MS);
     assert_true(f.seen.closed);
@@ -98,7 +98,7 @@ LEVEL_TEST(an_interface_that_is_taken_down_ends_its_sessions, "polled", 0) {
     assert_true(far_flow_lost(f.seen.end.event.reason));
     int reason = (int)peer_number(&f.peer, "reason"); /* its device fails where it finds no route */
     assert_true(far_flow_lost(reason) || reason == SLUICE_REASON_DEVICE_ERROR);
-    assert_int_equal(f.seen.outcomes, f.seen.accepted);
+    must_data_equal(f.seen.outcomes, f.seen.accepted);
     assert_int_equal(far_end(&f.peer), 0);
     far_device();
     far_flow_begin(&f, KEEPALIVE_NS);

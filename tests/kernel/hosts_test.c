@@ -98,7 +98,7 @@ LEVEL_TEST(an_mtu_that_shrinks_ends_what_is_larger, "handlers", 1) {
         print_message("there: %s\n", f.peer.line);
         assert_true(far_flow_lost(f.seen.end.event.reason));
         assert_true(far_flow_lost((int)peer_number(&f.peer, "reason")));
-        assert_int_equal(f.seen.outcomes, f.seen.accepted);
+        must_data_equal(f.seen.outcomes, f.seen.accepted);
         far_flow_dial(&f, KEEPALIVE_NS); /* of smaller packets */
     }
     far_flow_messages(&f, 40);

@@ -136,7 +136,7 @@ BOTH(traffic_ends_and_the_device_goes) {
         }
         must(sluice_now() - start < LIMIT_NS);
     }
-    assert_int_equal(outcomes, sent);
+    must_data_equal(outcomes, sent);
     removed_in_time(removal, &side, NULL);
     assert_uint_in_range(sluice_now() - start, 0, REMOVAL_NS);
     side_close(&side, 0);

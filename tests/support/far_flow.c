@@ -90,10 +90,10 @@ void far_flow_hang_up(struct far_flow *f) {
     assert_int_equal(note.event.reason, SLUICE_REASON_LOCAL_CLOSE);
     far_expect(&f->peer, "closed ");
     assert_int_equal(peer_number(&f->peer, "reason"), SLUICE_REASON_PEER_CLOSE);
-    assert_int_equal(peer_number(&f->peer, "received"), f->seen.accepted);
+    must_data_equal(peer_number(&f->peer, "received"), f->seen.accepted);
     /* Where packets are lost, the acknowledgements of its last echoes may be, which are all here. */
     long long unknown = far_was_bad ? peer_number(&f->peer, "unknown") : 0;
-    assert_int_equal(peer_number(&f->peer, "succeeded") + unknown, f->seen.accepted);
+    must_data_equal(peer_number(&f->peer, "succeeded") + unknown, f->seen.accepted);
     f->seen.closed = true;
 }
 

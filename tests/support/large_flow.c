@@ -103,8 +103,8 @@ static void flow_give(struct flow *f) {
 static void flow_outcome(struct flow *f, const struct note *note) {
     uint64_t tag = note->event.tag;
     int status = note->event.status;
-    must(f->gives && tag >= 1 && tag <= f->accepted);
-    must(f->told[tag - 1]++ == 0);
+    must_data(f->gives && tag >= 1 && tag <= f->accepted);
+    must_data(f->told[tag - 1]++ == 0);
     if (status != 0 && status != SLUICE_EUNKNOWN && status != SLUICE_ECLOSED)
         fprintf(stderr, "outcome %d\n", status);
     must(status == 0 || status == SLUICE_EUNKNOWN || status == SLUICE_ECLOSED);
@@ -154,8 +154,9 @@ static void flow_message(struct flow *f, const struct note *note) {
     }
     must(!f->gives);
     if (f->way == FLOW_PLACE && bytes > FLOW_RENDEZVOUS && flow_goes_to_region(large)) {
-        must(!note->event.msg && note->event.value == bytes && large < f->placed);
-        must(flow_region_matches(f, large % FLOW_SLOTS * FLOW_SLOT, bytes, i));
+        must(!note->event.msg);
+        must_data(note->event.value == bytes && large < f->placed);
+        must_data(flow_region_matches(f, large % FLOW_SLOTS * FLOW_SLOT, bytes, i));
     } else {
         must(it_matches(note->msg, bytes, i));
     }
@@ -207,7 +208,7 @@ static void flow_closed(struct flow *f, const struct note *note) {
 }
 
 static void flow_note(struct flow *f, struct note *note) {
-    must(!f->closed);
+    must_data(!f->closed); /* nothing comes behind it */
     must(note->event.type == SLUICE_UP || note->event.session.id == f->session.id);
     switch ((sluice_event_type)note->event.type) {
     case SLUICE_UP:
@@ -228,8 +229,9 @@ static void flow_note(struct flow *f, struct note *note) {
         flow_outcome(f, note);
         break;
     case SLUICE_NOTIFIED:
-        must(!f->gives && note->event.value == 4 * f->received + 3);
-        must(flow_region_matches(f, 0, FLOW_PUT, 1));
+        must(!f->gives);
+        must_data_equal(note->event.value, 4 * f->received + 3);
+        must_data(flow_region_matches(f, 0, FLOW_PUT, 1));
         f->received++;
         break;
     case SLUICE_LARGE:

@@ -53,7 +53,7 @@ bool memory_untouched(const uint8_t *at, uint64_t bytes) {
 
 sluice_event memory_done(struct memory *m, uint64_t tag, int status) {
     sluice_event event = pair_expect(&m->pair, &m->pair.b, SLUICE_DONE);
-    assert_int_equal(event.tag, tag);
+    must_data_equal(event.tag, tag);
     assert_int_equal(event.status, status);
     return event;
 }

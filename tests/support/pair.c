@@ -2,6 +2,8 @@
 /* pair.c - see pair.h. */
 #include "support/pair.h"
 
+#include "support/verdict_event.h"
+
 uint64_t pair_clock;
 uint64_t pair_frozen;
 uint64_t pair_step;
@@ -124,11 +126,15 @@ bool pair_next(struct pair *p, struct side *side, sluice_event *event) {
 
 sluice_event pair_expect(struct pair *p, struct side *side, sluice_event_type type) {
     sluice_event event = {0};
-    if (!pair_next(p, side, &event))
+    if (!pair_next(p, side, &event)) {
+        verdict_event(NULL, (int)type);
         fail_msg("no event, expected %s", sluice_event_name(type));
-    if (event.type != type)
+    }
+    if (event.type != type) {
+        verdict_event(&event, (int)type);
         fail_msg("%s (status %d, %s), expected %s", sluice_event_name(event.type), event.status,
                  sluice_reason_text(event.reason), sluice_event_name(type));
+    }
     return event;
 }
 
@@ -139,8 +145,10 @@ void pair_expect_nothing(struct pair *p, struct side *side) {
         int n = sluice_poll(side->loop, &event, 1, 0);
         if (n == 1 && pair_of_listener(&event))
             pair_note(side, &event);
-        else if (n != 0)
+        else if (n != 0) {
+            verdict_event(&event, 0);
             fail_msg("%s came unexpectedly", sluice_event_name(event.type));
+        }
     }
 }
 

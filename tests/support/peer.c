@@ -104,6 +104,8 @@ int peer_join(struct peer *peer) {
     close(peer->in); /* it ends when nobody talks to it any more */
     must(waitpid(peer->pid, &status, 0) == peer->pid);
     close(peer->out);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == VERDICT_WRONG_DATA)
+        verdict_wrong_data("a peer saw it");
     return status;
 }
 

@@ -2,6 +2,8 @@
 /* side.c - see side.h. */
 #include "support/side.h"
 
+#include "support/verdict_event.h"
+
 /* ---- patterns ----------------------------------------------------------------------------------- */
 
 const uint8_t *it_pattern(size_t from, size_t bytes, uint64_t seed) {
@@ -193,6 +195,7 @@ struct note side_expect(struct side *side, sluice_event_type type) {
     struct note note;
     if (!side_next(side, &note, LIMIT_NS)) {
         fprintf(stderr, "no event, expected %s\n", sluice_event_name(type));
+        verdict_event(NULL, (int)type);
         must(!"an event");
     }
     if (note.event.type != type) {
@@ -200,6 +203,7 @@ struct note side_expect(struct side *side, sluice_event_type type) {
                 note.event.status, sluice_reason_text(note.event.reason),
                 note.event.type == SLUICE_CLOSED ? note.info.close_text : "",
                 sluice_event_name(type));
+        verdict_event(&note.event, (int)type);
         must(!"the right event");
     }
     return note;
@@ -225,6 +229,7 @@ void side_expect_nothing(struct side *side) {
     }
     if (came) {
         fprintf(stderr, "%s came unexpectedly\n", sluice_event_name(note.event.type));
+        verdict_event(&note.event, 0);
         must(!"silence");
     }
 }
@@ -235,7 +240,7 @@ void side_expect_removed(struct side *side, unsigned sessions, uint64_t tag) {
         struct note note = {0};
         must(side_next(side, &note, LIMIT_NS));
         if (note.event.type == SLUICE_SENT) {
-            must(note.event.tag == tag);
+            must_data(note.event.tag == tag);
             outcomes++;
         } else {
             must(note.event.type == SLUICE_CLOSED);
@@ -244,7 +249,7 @@ void side_expect_removed(struct side *side, unsigned sessions, uint64_t tag) {
         }
         note_free(&note);
     }
-    assert_int_equal(outcomes, 1);
+    must_data_equal(outcomes, 1);
     side_expect_nothing(side);
 }
 

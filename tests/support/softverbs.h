@@ -39,6 +39,13 @@
 #include "support/tasks.h"
 #include "support/verdict.h"
 
+/* A completion that succeeded, and is the right one: its order, size, sender. */
+#define sv_right(wc, expr)                                                                         \
+    do {                                                                                           \
+        must((wc).status == IBV_WC_SUCCESS);                                                       \
+        must_data(expr);                                                                           \
+    } while (0)
+
 #define SV_DEADLINE_NS 30000000000ull /* far above what a loaded machine with a sanitizer needs */
 
 /* ---- one end ----------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include "support/tally.h"
 
 void tally_note(struct tally *t, struct note *note) {
-    must(!t->closed);
+    must_data(!t->closed); /* nothing comes behind it */
     switch ((sluice_event_type)note->event.type) {
     case SLUICE_UP:
         must(!t->up);

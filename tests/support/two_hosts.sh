@@ -6,6 +6,12 @@
 # What it started and has not waited for is ended with it.
 
 bin=${1:-${SLUICE_BIN_DIR:-}}
+WRONG_DATA=86 # verdict.h
+wrong_data() {
+    echo "wrong data: $*"
+    exit $WRONG_DATA
+}
+
 for word in unshare nsenter setpriv ip; do
     command -v "$word" > /dev/null || { echo "skipped: no $word" && exit 77; }
 done

@@ -7,6 +7,11 @@
 #ifndef TESTS_SUPPORT_VERDICT_H
 #define TESTS_SUPPORT_VERDICT_H
 
+#include <stddef.h>
+#include <stdint.h>
+
+#include "support/must.h"
+
 enum { VERDICT_WRONG_DATA = 86 };
 
 /* Prints why, and gives this program that exit status. The caller fails its test as usual. */
@@ -22,5 +27,16 @@ int verdict_status(int otherwise);
             must(!#expr);                                                                          \
         }                                                                                          \
     } while (0)
+
+/* The same of two numbers: how many there are, the number of a message, the tag of an outcome. Says what they are. */
+#define must_data_equal(got, want)                                                                 \
+    verdict_equal((uint64_t)(got), (uint64_t)(want), #got, __FILE__, __LINE__)
+/* And of memory: says which byte is the first that differs. */
+#define must_data_bytes(got, want, bytes)                                                          \
+    verdict_bytes((got), (want), (bytes), #got, __FILE__, __LINE__)
+
+void verdict_equal(uint64_t got, uint64_t want, const char *what, const char *file, int line);
+void verdict_bytes(const void *got, const void *want, size_t bytes, const char *what,
+                   const char *file, int line);
 
 #endif

@@ -14,7 +14,7 @@
 void wait_semaphore(sem_t *sem);
 /* Until the flag is set. */
 void wait_flag(const _Atomic bool *flag);
-/* Until that child has ended; its exit status, for it ends by itself. */
+/* Until that child has ended; its exit status, for it ends by itself. What it found wrong in data, this program did. */
 int wait_exit(pid_t pid);
 
 #endif

@@ -68,7 +68,7 @@ static void early_end(const char *plan, unsigned count, enum end end) {
         assert_true(pair_check(event.msg, size_of(arrived), arrived));
     if (arrived < told)
         verdict_wrong_data("%u of %u messages that were acknowledged", arrived, told);
-    assert_int_equal(arrived, count);
+    must_data_equal(arrived, count);
     if (end != STAYS) {
         event = next_alone(&p.a);
         assert_int_equal(event.type, SLUICE_CLOSED);

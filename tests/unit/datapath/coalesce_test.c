@@ -35,7 +35,7 @@ static void settle(struct pair *p) {
         struct side *from = k ? &p->a : &p->b, *to = k ? &p->b : &p->a;
         assert_int_equal(pair_send(from, 1, 0, SLUICE_SEND(.tag = 99999)), 0);
         pair_expect(p, to, SLUICE_MESSAGE);
-        assert_int_equal(pair_expect(p, from, SLUICE_SENT).tag, 99999);
+        must_data_equal(pair_expect(p, from, SLUICE_SENT).tag, 99999);
     }
     pair_turn(p);
     for (unsigned k = 0; k < 2; k++) { /* and every frame that came is posted, or about to be */
@@ -117,8 +117,8 @@ static void keep_order(uint32_t without) {
             }
         }
     }
-    assert_int_equal(received[0], COUNT);
-    assert_int_equal(received[1], COUNT);
+    must_data_equal(received[0], COUNT);
+    must_data_equal(received[1], COUNT);
     if (without & WITHOUT_RENDEZVOUS) /* which has frames of its own */
         assert_true(loop_totals(p.a.loop)->frames_sent < loop_totals(p.a.loop)->messages_sent);
     pair_close(&p);
@@ -244,14 +244,14 @@ TEST(outcomes_and_window_are_exact) {
             for (int i = 0; i < n; i++) {
                 assert_int_equal(events[i].type, SLUICE_SENT);
                 assert_int_equal(events[i].status, 0);
-                assert_true(events[i].tag < 2000 && !seen[events[i].tag]);
+                must_data(events[i].tag < 2000 && !seen[events[i].tag]);
                 seen[events[i].tag] = true;
                 outcomes++;
             }
             messages += (unsigned)sluice_poll(p.a.loop, events, 8, 0);
         }
-        assert_int_equal(outcomes, tagged);
-        assert_int_equal(messages, OWN + FOREIGN);
+        must_data_equal(outcomes, tagged);
+        must_data_equal(messages, OWN + FOREIGN);
         settle(&p);
         expect_window_empty(&p.b);
     }
@@ -272,7 +272,7 @@ PAIR_WITH(pair_opened, a_full_window_of_packs_opens_again) {
         sluice_poll(p->b.loop, events, 1, 0);
         received += (unsigned)sluice_poll(p->a.loop, events, 32, 0);
     }
-    assert_int_equal(received, 3000);
+    must_data_equal(received, 3000);
 }
 
 PAIR_WITH(pair_connected, a_deadline_leaves_a_message_out_of_its_pack) {
@@ -348,7 +348,7 @@ PAIR_WITH(pair_connected, an_array_smaller_than_a_pack_gets_the_rest_later) {
         if (received > 0 && received < 56)
             assert_int_equal(n, 7);
     }
-    assert_int_equal(received, 61);
+    must_data_equal(received, 61);
     settle(p);
 }
 
@@ -433,7 +433,7 @@ TEST(without_memory_the_rest_of_a_pack_waits) {
         }
         pair_turn(&p);
     }
-    assert_int_equal(received, 20);
+    must_data_equal(received, 20);
     while (count > 0)
         pool_put(pool, p.a.loop->rx_cache, hoard[--count]);
     for (unsigned i = 0; i < 20; i++)
@@ -471,7 +471,7 @@ TEST(without_memory_for_a_pack_each_goes_by_itself) {
     }
     expect_all(&p, &p.a, 10, 100, 0);
     for (unsigned i = 0; i < 10; i++)
-        assert_int_equal(pair_expect(&p, &p.b, SLUICE_SENT).tag, i + 1);
+        must_data_equal(pair_expect(&p, &p.b, SLUICE_SENT).tag, i + 1);
     for (unsigned i = 10; i < count; i++)
         sluice_free(hoard[i]);
     pair_close(&p);

@@ -60,7 +60,7 @@ TEST(requests_and_replies_share_frames) {
         for (unsigned i = 0; i < MANY; i++) {
             event = pair_expect(&p, &p.b, SLUICE_REPLY);
             assert_int_equal(event.status, SLUICE_OK);
-            assert_int_equal(event.tag, i + 1);
+            must_data_equal(event.tag, i + 1);
             assert_true(pair_check(event.msg, 10 + i, i));
         }
         assert_int_equal(pair_in_flight(&p.b), 0);
@@ -80,7 +80,7 @@ TEST(one_in_an_open_frame_goes_as_one) {
         assert_true(event.msg->flags & MSG_RX); /* in a receive of its own */
         assert_int_equal(sluice_reply_with(p.a.session, event.token, event.msg, &more), 0);
         event = pair_expect(&p, &p.b, SLUICE_REPLY);
-        assert_int_equal(event.tag, i + 1);
+        must_data_equal(event.tag, i + 1);
         assert_true(pair_check(event.msg, sizes[i], i));
         assert_true(event.msg->flags & MSG_RX);
     }
@@ -103,7 +103,7 @@ TEST(a_request_whose_frame_was_never_posted_is_closed_and_not_unknown) {
     bool told[4] = {false};
     for (unsigned i = 0; i < 4; i++) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_REPLY);
-        assert_true(event.tag >= 1 && event.tag <= 4 && !told[event.tag - 1]);
+        must_data(event.tag >= 1 && event.tag <= 4 && !told[event.tag - 1]);
         told[event.tag - 1] = true;
         assert_int_equal(event.status, event.tag == 1 ? SLUICE_EUNKNOWN : SLUICE_ECLOSED);
     }
@@ -118,7 +118,7 @@ TEST(a_request_in_an_open_frame_can_be_given_up) {
         assert_int_equal(tagged_request(&p.b, 64, i, SLUICE_MORE), 0);
     sluice_cancel(p.b.session, 2);
     sluice_event event = pair_expect(&p, &p.b, SLUICE_REPLY);
-    assert_int_equal(event.tag, 2);
+    must_data_equal(event.tag, 2);
     assert_int_equal(event.status, SLUICE_ECANCELLED);
     for (unsigned i = 0; i < 3; i++) {
         event = pair_expect(&p, &p.a, SLUICE_REQUEST);
@@ -128,7 +128,7 @@ TEST(a_request_in_an_open_frame_can_be_given_up) {
         assert_int_equal(pair_reply(&p.a, event.token, 64, i), 0);
     }
     for (unsigned i = 0; i < 3; i += 2)
-        assert_int_equal(pair_expect(&p, &p.b, SLUICE_REPLY).tag, i + 1);
+        must_data_equal(pair_expect(&p, &p.b, SLUICE_REPLY).tag, i + 1);
     pair_expect_nothing(&p, &p.b);
     assert_int_equal(pair_in_flight(&p.b), 0);
     pair_close(&p);

@@ -40,7 +40,7 @@ TEST(pieces_arrive_as_one_message) {
                 sluice_event event = pair_expect(&m.pair, &m.pair.a, SLUICE_MESSAGE);
                 assert_true(pair_check(event.msg, sizes[i], seed));
                 event = pair_expect(&m.pair, &m.pair.b, SLUICE_SENT);
-                assert_int_equal(event.tag, 5);
+                must_data_equal(event.tag, 5);
                 assert_int_equal(event.status, 0);
                 assert_int_equal(event.bytes, sizes[i]);
             }
@@ -109,13 +109,13 @@ TEST(order_with_other_messages_is_kept) {
         int n = sluice_poll(m.pair.b.loop, events, 8, 0);
         for (int i = 0; i < n; i++)
             if (events[i].type == SLUICE_SENT)
-                assert_int_equal(events[i].tag, ++outcomes);
+                must_data_equal(events[i].tag, ++outcomes);
         n = sluice_poll(m.pair.a.loop, events, 8, 0);
         for (int i = 0; i < n; i++)
             assert_true(pair_check(events[i].msg, sizes[received++ % 4], 3));
     }
-    assert_int_equal(received, COUNT);
-    assert_int_equal(outcomes, COUNT);
+    must_data_equal(received, COUNT);
+    must_data_equal(outcomes, COUNT);
     memory_close(&m);
 }
 
@@ -155,10 +155,10 @@ TEST(a_session_that_ends_in_the_middle_lets_regions_go) {
             assert_true(pair_next(&m.pair, &m.pair.b, &event));
             if (event.type != SLUICE_SENT)
                 continue;
-            assert_int_equal(outcomes >> event.tag & 1, 0);
+            must_data_equal(outcomes >> event.tag & 1, 0);
             outcomes |= 1u << event.tag;
         } while (event.type != SLUICE_CLOSED);
-        assert_int_equal(outcomes, 14);
+        must_data_equal(outcomes, 14);
         assert_int_equal(sluice_region_close(m.here), 0);
         memory_close(&m);
     }

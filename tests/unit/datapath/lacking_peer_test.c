@@ -78,7 +78,7 @@ PAIR_WITH(pair_opened, an_outcome_waits_for_a_read_where_completions_do_not_tell
         assert_int_equal(pair_send(from, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
         assert_true(pair_check(pair_expect(p, to, SLUICE_MESSAGE).msg, 100, i));
         sluice_event event = pair_expect(p, from, SLUICE_SENT);
-        assert_int_equal(event.tag, i + 1);
+        must_data_equal(event.tag, i + 1);
         assert_int_equal(event.status, 0);
         assert_int_equal(asked(from), before + 1);
     }

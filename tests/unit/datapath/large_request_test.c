@@ -26,7 +26,7 @@ static void open_sides(struct pair *p, sluice_rendezvous way, uint64_t a_bytes, 
 
 static void expect_outcome(struct pair *p, struct side *side, uint64_t tag, sluice_status status) {
     sluice_event event = pair_expect(p, side, SLUICE_REPLY);
-    assert_int_equal(event.tag, tag);
+    must_data_equal(event.tag, tag);
     assert_int_equal(event.status, status);
     assert_null(event.msg);
 }
@@ -61,7 +61,7 @@ TEST(large_requests_and_replies_arrive_whole_both_ways) {
                 assert_true(pair_check(event.msg, there, i));
                 assert_int_equal(pair_reply(answers, event.token, back, i + 100), 0);
                 event = pair_expect(&p, asks, SLUICE_REPLY);
-                assert_int_equal(event.tag, i + 1);
+                must_data_equal(event.tag, i + 1);
                 assert_int_equal(event.status, 0);
                 assert_true(pair_check(event.msg, back, i + 100));
             }
@@ -145,7 +145,7 @@ TEST(a_large_request_may_be_cancelled_at_any_point) {
                     outcomes++;
                 }
             }
-            assert_int_equal(outcomes, 1);
+            must_data_equal(outcomes, 1);
             assert_idle(&p);
             assert_true(pool_in_use(p.b.node->pool) <= before + 1); /* headers */
             pair_close(&p);
@@ -221,7 +221,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool asking) {
             if (sluice_reply(p.a.session, event.token, msg) != 0)
                 sluice_free(msg);
         } else if (event.type == SLUICE_REPLY) {
-            assert_int_equal(told >> event.tag & 1, 0);
+            must_data_equal(told >> event.tag & 1, 0);
             told |= 1u << event.tag;
             assert_true(event.status == 0 || event.status == SLUICE_EUNKNOWN ||
                         event.status == SLUICE_ECLOSED);

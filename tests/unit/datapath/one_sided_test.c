@@ -153,7 +153,7 @@ TEST(notifications_take_credits_and_puts_do_not) {
         int n = sluice_poll(m.pair.b.loop, events, 8, 0);
         for (int i = 0; i < n; i++)
             if (events[i].type == SLUICE_DONE)
-                assert_int_equal(events[i].tag, ++done);
+                must_data_equal(events[i].tag, ++done);
         n = sluice_poll(m.pair.a.loop, events, 8, 0);
         for (int i = 0; i < n; i++)
             assert_int_equal(events[i].value, heard++);
@@ -258,7 +258,7 @@ TEST(atomics_of_two_sessions_sum_up) {
             if (events[i].type == SLUICE_DONE) {
                 assert_int_equal(events[i].status, 0);
                 assert_true(events[i].value < 2 * COUNT);
-                assert_int_equal(seen[events[i].value]++, 0); /* no number comes twice */
+                must_data_equal(seen[events[i].value]++, 0); /* no number comes twice */
                 done[events[i].tag - 1]++;
             }
         sluice_poll(m.pair.a.loop, NULL, 0, 0);
@@ -311,7 +311,7 @@ TEST(a_window_full_of_fences_opens_again) {
     while (done < 8 || writable < 1) {
         assert_true(pair_next(&m.pair, &m.pair.b, &event));
         if (event.type == SLUICE_DONE)
-            assert_int_equal(event.tag, ++done);
+            must_data_equal(event.tag, ++done);
         writable += event.type == SLUICE_WRITABLE;
     }
     assert_int_equal(writable, 1);
@@ -373,13 +373,13 @@ TEST(a_session_that_ends_tells_of_every_operation) {
             assert_true(pair_next(&m.pair, &m.pair.b, &event));
             if (event.type != SLUICE_DONE)
                 continue;
-            assert_int_equal(outcomes[event.tag]++, 0);
+            must_data_equal(outcomes[event.tag]++, 0);
             assert_true(event.status == 0 || event.status == SLUICE_ECLOSED ||
                         event.status == SLUICE_EUNKNOWN);
             good += event.status == 0;
         } while (event.type != SLUICE_CLOSED);
         for (unsigned i = 1; i <= COUNT; i++)
-            assert_int_equal(outcomes[i], 1);
+            must_data_equal(outcomes[i], 1);
         if (way == 2)
             assert_uint_in_range(good, DONE, COUNT - 1);
         assert_int_equal(sluice_put(s, m.here, 0, 8, &m.token, 0, NULL), SLUICE_ECLOSED);

@@ -55,7 +55,7 @@ EACH_WAY(large_messages_arrive_whole) {
         sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, sizes[i], i));
         event = pair_expect(p, &p->b, SLUICE_SENT);
-        assert_int_equal(event.tag, i + 1);
+        must_data_equal(event.tag, i + 1);
         assert_int_equal(event.status, 0);
         assert_int_equal(event.bytes, sizes[i]);
     }
@@ -89,7 +89,7 @@ EACH_WAY(several_are_under_way_at_once) {
     for (unsigned i = 0; i < 5; i++)
         assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100 * KIB, i));
     for (unsigned i = 0; i < 5; i++)
-        assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, i + 1);
+        must_data_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, i + 1);
 }
 
 /* Both sides with few credits, both full of large messages: nobody waits for ever. */
@@ -127,7 +127,7 @@ TEST(both_sides_at_once_with_few_credits) {
 EACH_WAY(sent_does_not_wait_for_the_application) {
     struct pair *p = *state;
     assert_int_equal(pair_send(&p->b, 100 * KIB, 1, SLUICE_SEND(.tag = 7)), 0);
-    assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, 7); /* a polls into no array */
+    must_data_equal(pair_expect(p, &p->b, SLUICE_SENT).tag, 7); /* a polls into no array */
     assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
 }
 
@@ -235,7 +235,7 @@ EACH_WAY(hanging_up_waits_until_the_peer_has_them) {
         assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 300 * KIB, i));
     for (unsigned i = 0; i < 4; i++) {
         sluice_event event = pair_expect(p, &p->b, SLUICE_SENT);
-        assert_int_equal(event.tag, i + 1);
+        must_data_equal(event.tag, i + 1);
         assert_int_equal(event.status, 0);
     }
     pair_expect(p, &p->b, SLUICE_CLOSED);
@@ -274,7 +274,7 @@ static void end_at_turn(sluice_rendezvous way, unsigned turns, bool sender) {
         if (!pair_next(&p, side, &event))
             fail_msg("no end after %u turns", turns);
         if (event.type == SLUICE_SENT) {
-            assert_int_equal(told >> event.tag & 1, 0);
+            must_data_equal(told >> event.tag & 1, 0);
             told |= 1u << event.tag;
             assert_true(event.status == 0 || event.status == SLUICE_EUNKNOWN ||
                         event.status == SLUICE_ECLOSED);
@@ -349,7 +349,7 @@ TEST(a_peer_that_dies_while_it_reads_is_lost) {
     struct soft_ring *ring = atomic_load(&soft_qp_of(pair_session(&p.b)->connection.qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     sluice_event event = pair_expect(&p, &p.b, SLUICE_SENT);
-    assert_int_equal(event.tag, 1);
+    must_data_equal(event.tag, 1);
     event = pair_expect(&p, &p.b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
     assert_int_equal(pool_in_use(p.b.node->pool), 0);

@@ -8,7 +8,7 @@
 static sluice_event expect_outcome(struct pair *p, struct side *side, uint64_t tag,
                                    sluice_status status) {
     sluice_event event = pair_expect(p, side, SLUICE_REPLY);
-    assert_int_equal(event.tag, tag);
+    must_data_equal(event.tag, tag);
     assert_int_equal(event.status, status);
     if (status != SLUICE_OK)
         assert_null(event.msg);

@@ -20,7 +20,7 @@ PAIR_WITH(pair_connected, a_request_is_answered_with_the_reply_and_the_tag) {
             assert_int_equal(pair_reply(answers, event.token, sizes[5 - i], i + 9), 0);
             event = pair_expect(p, asks, SLUICE_REPLY);
             assert_int_equal(event.status, 0);
-            assert_int_equal(event.tag, 77 + i);
+            must_data_equal(event.tag, 77 + i);
             assert_true(pair_check(event.msg, sizes[5 - i], i + 9));
         }
     }
@@ -63,8 +63,8 @@ PAIR_WITH(pair_opened, replies_come_in_any_order) {
     }
     for (unsigned i = 0; i < COUNT; i++) {
         sluice_event event = pair_expect(p, &p->b, SLUICE_REPLY);
-        assert_int_equal(event.tag, i * 77 % COUNT);
-        assert_false(seen[event.tag]);
+        must_data_equal(event.tag, i * 77 % COUNT);
+        must_data(!seen[event.tag]);
         seen[event.tag] = true;
         assert_true(pair_check(event.msg, 20, (unsigned)event.tag));
     }
@@ -108,7 +108,7 @@ PAIR_WITH(pair_opened, replies_that_follow_each_other_share_a_frame) {
         assert_int_equal(loop_totals(p->a.loop)->frames_sent, frames + 1);
         for (unsigned i = 0; i < COUNT; i++) {
             sluice_event event = pair_expect(p, &p->b, SLUICE_REPLY);
-            assert_int_equal(event.tag, i);
+            must_data_equal(event.tag, i);
             assert_true(pair_check(event.msg, 64, i));
         }
     }
@@ -140,7 +140,7 @@ PAIR_WITH(pair_connected, a_refusal_carries_its_code) {
         event = pair_expect(p, &p->b, SLUICE_REPLY);
         assert_int_equal(event.status, SLUICE_EREJECTED);
         assert_int_equal(event.vendor, codes[i]);
-        assert_int_equal(event.tag, 5);
+        must_data_equal(event.tag, 5);
         assert_null(event.msg);
     }
 }
@@ -254,7 +254,7 @@ TEST(a_reply_is_taken_though_the_window_is_full) {
         if (event.type == SLUICE_MESSAGE)
             continue;
         assert_int_equal(event.type, SLUICE_REPLY);
-        assert_int_equal(event.tag, replies);
+        must_data_equal(event.tag, replies);
         assert_true(pair_check(event.msg, 1000, replies++));
     }
     pair_close(&p);

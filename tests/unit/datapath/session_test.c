@@ -21,7 +21,7 @@ TEST(every_size_arrives_whole) {
         assert_int_equal(event.bytes, sizes[i]);
         assert_true(pair_check(event.msg, sizes[i], i));
         event = pair_expect(&p, from, SLUICE_SENT);
-        assert_int_equal(event.tag, i + 1);
+        must_data_equal(event.tag, i + 1);
         assert_int_equal(event.status, 0);
         assert_int_equal(event.bytes, sizes[i]);
     }
@@ -84,18 +84,18 @@ TEST(order_is_kept_and_outcomes_come_once) {
                 continue;
             assert_int_equal(events[i].type, SLUICE_SENT);
             assert_int_equal(events[i].status, 0);
-            assert_int_equal(events[i].tag, ++outcomes);
+            must_data_equal(events[i].tag, ++outcomes);
         }
         n = sluice_poll(p.a.loop, events, 1 + (int)(received % 8), 0);
         for (int i = 0; i < n; i++) {
             uint32_t number;
             assert_int_equal(events[i].type, SLUICE_MESSAGE);
             memcpy(&number, sluice_data(events[i].msg), sizeof number);
-            assert_int_equal(number, received++);
+            must_data_equal(number, received++);
         }
     }
-    assert_int_equal(received, COUNT);
-    assert_int_equal(outcomes, COUNT);
+    must_data_equal(received, COUNT);
+    must_data_equal(outcomes, COUNT);
     pair_close(&p);
 }
 
@@ -118,8 +118,8 @@ TEST(both_directions_at_full_window_do_not_deadlock) {
                     assert_true(pair_check(events[i].msg, 700, received[k]++));
         }
     }
-    assert_int_equal(received[0], COUNT);
-    assert_int_equal(received[1], COUNT);
+    must_data_equal(received[0], COUNT);
+    must_data_equal(received[1], COUNT);
     pair_close(&p);
 }
 

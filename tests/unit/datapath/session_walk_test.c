@@ -267,7 +267,7 @@ static void take(unsigned who, const sluice_event *event) {
         end->heard++;
         break;
     case SLUICE_REPLY:
-        assert_in_range(event->tag, 1, end->asked);
+        must_data(event->tag >= 1 && event->tag <= end->asked);
         if (end->has_answer[event->tag - 1])
             WRONG("two answers for request %llu", (unsigned long long)event->tag);
         end->has_answer[event->tag - 1] = true;

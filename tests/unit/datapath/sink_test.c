@@ -96,7 +96,7 @@ WITH(opened, only_what_has_a_tag_is_confirmed) {
         assert_int_equal(pair_send(&m->pair.b, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
         assert_uint_in_range(s->connection.confirm.flying, 0, CONFIRMS_MAX);
         pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
-        assert_int_equal(pair_expect(&m->pair, &m->pair.b, SLUICE_SENT).tag, i + 1);
+        must_data_equal(pair_expect(&m->pair, &m->pair.b, SLUICE_SENT).tag, i + 1);
     }
 }
 

@@ -78,8 +78,8 @@ TEST(a_grace_delivers_everything_accepted) {
     assert_int_equal(pair_send(&p.b, 1, 1, NULL), SLUICE_ECLOSED);
     while (outcomes < COUNT) {
         event = pair_expect(&p, &p.b, SLUICE_SENT);
-        assert_uint_in_range(event.tag, 1, COUNT);
-        assert_false(seen[event.tag]);
+        must_data(event.tag >= 1 && event.tag <= COUNT);
+        must_data(!seen[event.tag]);
         seen[event.tag] = true;
         outcomes++;
         assert_int_equal(event.status, 0);
@@ -103,12 +103,12 @@ TEST(without_grace_what_is_left_ends_with_an_outcome) {
         if (event.type != SLUICE_SENT)
             break;
         outcomes++;
-        assert_true(event.tag >= 1 && event.tag <= COUNT);
+        must_data(event.tag >= 1 && event.tag <= COUNT);
         sent += event.status == 0;
         closed += event.status == SLUICE_ECLOSED;
     } while (1);
     assert_int_equal(event.type, SLUICE_CLOSED);
-    assert_int_equal(outcomes, COUNT);
+    must_data_equal(outcomes, COUNT);
     assert_true(closed >= COUNT - 4); /* of 8 credits 6 carry data: 3 messages */
     for (unsigned i = 0; i < sent; i++) {
         event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
@@ -137,7 +137,7 @@ TEST(a_grace_ends_when_the_peer_does_not_listen) {
     while (pair_next(&p, &p.b, &event) && event.type == SLUICE_SENT)
         outcomes++;
     assert_int_equal(event.type, SLUICE_CLOSED);
-    assert_int_equal(outcomes, 50);
+    must_data_equal(outcomes, 50);
     settle(&p);
     pair_close(&p);
 }

@@ -8,6 +8,7 @@
 #include "support/test.h"
 #include "support/wait.h"
 #include "support/skip.h"
+#include "support/verdict.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -24,15 +25,6 @@
 #include "base/sanitize.h"
 #include "base/stats.h"
 
-/* In a child nothing of cmocka's may run. */
-static void must(bool good, int line) {
-    if (good)
-        return;
-    fprintf(stderr, "line %d does not hold\n", line);
-    _exit(1);
-}
-#define MUST(condition) must((condition), __LINE__)
-
 /* The thread sanitizer knows no threads in the child of a process that had some. */
 static void threads_in_a_child(void) {
 #ifdef SANITIZE_THREAD
@@ -45,6 +37,7 @@ static pid_t child_of(void (*run)(void *arg), void *arg) {
     pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
+        must_end_process = true;
         run(arg);
         _exit(0);
     }
@@ -61,9 +54,9 @@ struct server {
 
 static void server_open(struct server *s) {
     sluice_error e;
-    MUST(sluice_open(&s->node, NULL, &e) == 0);
-    MUST(sluice_loop_open(s->node, &s->loop, &e) == 0);
-    MUST(sluice_listen(s->node, "127.0.0.1:0", SLUICE_LINK(.loop = s->loop), &s->listener, &e) ==
+    must(sluice_open(&s->node, NULL, &e) == 0);
+    must(sluice_loop_open(s->node, &s->loop, &e) == 0);
+    must(sluice_listen(s->node, "127.0.0.1:0", SLUICE_LINK(.loop = s->loop), &s->listener, &e) ==
          0);
     snprintf(s->address, sizeof s->address, "127.0.0.1:%d", sluice_listener_port(s->listener));
 }
@@ -74,16 +67,16 @@ static void one_message(struct server *s, const char *text) {
     sluice_error e;
     sluice_event event;
     bool up = false, arrived = false;
-    MUST(sluice_dial(s->node, s->address, SLUICE_LINK(.loop = s->loop), &session, &e) == 0);
+    must(sluice_dial(s->node, s->address, SLUICE_LINK(.loop = s->loop), &session, &e) == 0);
     while (!arrived) {
-        MUST(sluice_poll(s->loop, &event, 1, SLUICE_OFF) == 1 && event.type != SLUICE_CLOSED);
+        must(sluice_poll(s->loop, &event, 1, SLUICE_OFF) == 1 && event.type != SLUICE_CLOSED);
         if (event.type == SLUICE_UP && event.session.id == session.id && !up) {
             up = true;
-            MUST(sluice_send_copy(session, text, strlen(text) + 1, NULL) == 0);
+            must(sluice_send_copy(session, text, strlen(text) + 1, NULL) == 0);
         }
         if (event.type == SLUICE_MESSAGE) {
             arrived = true;
-            MUST(strcmp(sluice_data(event.msg), text) == 0);
+            must_data(strcmp(sluice_data(event.msg), text) == 0);
         }
     }
 }
@@ -105,11 +98,11 @@ static void a_daemon(void *arg) {
     int *told = arg;
     setsid();
     pid_t pid = fork();
-    MUST(pid >= 0);
+    must(pid >= 0);
     if (pid > 0)
         return;
     a_life(NULL);
-    MUST(write(*told, "k", 1) == 1);
+    must(write(*told, "k", 1) == 1);
 }
 
 TEST(a_daemon_opens_nodes_after_its_parent_closed_all) {
@@ -134,27 +127,27 @@ static void a_worker(void *arg) {
     sluice_event event;
     sluice_msg *msg;
     server_open(&own);
-    MUST(own.node != parents->node);
+    must(own.node != parents->node);
     one_message(&own, "of its own");
     /* And still the parent's, whatever the child has by now. */
-    MUST(sluice_loop_open(parents->node, &loop, &e) == SLUICE_EFORKED);
-    MUST(sluice_alloc(parents->node, 8, &msg) == SLUICE_EFORKED);
-    MUST(sluice_poll(parents->loop, &event, 1, 0) == SLUICE_EFORKED);
-    MUST(sluice_listener_port(parents->listener) == SLUICE_EFORKED);
-    MUST(sluice_dial(parents->node, own.address, NULL, &session, &e) == SLUICE_EFORKED);
-    MUST(e.status == SLUICE_EFORKED);
+    must(sluice_loop_open(parents->node, &loop, &e) == SLUICE_EFORKED);
+    must(sluice_alloc(parents->node, 8, &msg) == SLUICE_EFORKED);
+    must(sluice_poll(parents->loop, &event, 1, 0) == SLUICE_EFORKED);
+    must(sluice_listener_port(parents->listener) == SLUICE_EFORKED);
+    must(sluice_dial(parents->node, own.address, NULL, &session, &e) == SLUICE_EFORKED);
+    must(e.status == SLUICE_EFORKED);
     sluice_unlisten(parents->listener);
     sluice_close(parents->node, 0);
     pid_t grandchild = child_fork();
-    MUST(grandchild >= 0);
+    must(grandchild >= 0);
     if (grandchild == 0) {
-        MUST(sluice_alloc(parents->node, 8, &msg) == SLUICE_EFORKED);
-        MUST(sluice_alloc(own.node, 8, &msg) == SLUICE_EFORKED);
+        must(sluice_alloc(parents->node, 8, &msg) == SLUICE_EFORKED);
+        must(sluice_alloc(own.node, 8, &msg) == SLUICE_EFORKED);
         a_life(NULL);
         return;
     }
     int status;
-    MUST(waitpid(grandchild, &status, 0) == grandchild && status == 0);
+    must(waitpid(grandchild, &status, 0) == grandchild && status == 0);
     one_message(&own, "and still");
     sluice_close(own.node, 0);
 }
@@ -204,10 +197,10 @@ TEST(a_fork_while_another_thread_opens_and_closes_leaves_the_child_whole) {
 static void nobody_finds_the_parents_statistics(void *unused) {
     (void)unused;
     const struct stats_page *pages[4];
-    MUST(stats_attach(getpid(), pages, 4) == -ENOENT);
+    must(stats_attach(getpid(), pages, 4) == -ENOENT);
     struct server own;
     server_open(&own);
-    MUST(stats_attach(getpid(), pages, 4) == 1);
+    must(stats_attach(getpid(), pages, 4) == 1);
     sluice_close(own.node, 0);
 }
 

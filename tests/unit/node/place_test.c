@@ -433,7 +433,7 @@ TEST(a_worker_that_moves_much_gets_no_session) {
         else
             sluice_free(msg);
     }
-    assert_int_equal(b.messages, COUNT);
+    must_data_equal(b.messages, COUNT);
     bench_clock += SECOND;
     loop_publish(worker(&b, 0)); /* as a turn does in which nothing is found */
     assert_int_equal(atomic_load(&worker(&b, 0)->rate), 0); /* of time only a turn knows */

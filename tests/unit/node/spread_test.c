@@ -166,7 +166,7 @@ WITH(opened, twelve_sessions_land_four_on_each_loop) {
         assert_int_equal(sluice_send_copy(t->dialed.sessions[k], &k, sizeof k, NULL), 0);
     UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages == 12);
     for (int i = 0; i < LOOPS; i++)
-        assert_int_equal(t->seen[i].messages, 4);
+        must_data_equal(t->seen[i].messages, 4);
 }
 
 static void on_event(const sluice_event *event, void *arg) {
@@ -251,7 +251,7 @@ WITH(opened, sessions_outlive_the_listener_on_their_loops) {
         assert_int_equal(sluice_send_copy(t->dialed.sessions[k], &k, sizeof k, NULL), 0);
     UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages == 6);
     for (int i = 0; i < LOOPS; i++)
-        assert_int_equal(t->seen[i].messages, 2);
+        must_data_equal(t->seen[i].messages, 2);
 }
 
 /* ---- dialing --------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 #include "support/tasks.h"
 #include "support/wait.h"
 #include "support/usage.h"
+#include "support/verdict.h"
 
 #define LIMIT_S 60
 
@@ -160,7 +161,7 @@ TEST(several_threads_send_and_each_keeps_its_order) {
     sluice_close(b, 0);
     sluice_close(a, 0);
     assert_int_equal(flow.failures, 0);
-    assert_int_equal(flow.outcomes, SENDERS * EACH);
+    must_data_equal(flow.outcomes, SENDERS * EACH);
 }
 
 /* Threads that send while the session ends: every accepted send has an outcome, none after CLOSED. */
@@ -232,7 +233,7 @@ TEST(sends_that_race_with_the_end_have_an_outcome) {
         for (int i = 0; i < 2; i++)
             pthread_join(threads[i], NULL);
         wait_semaphore(&race.closed);
-        assert_int_equal(race.outcomes, race.accepted);
+        must_data_equal(race.outcomes, race.accepted);
         assert_int_equal(race.late, 0);
     }
     sluice_close(a, 0);
@@ -288,7 +289,7 @@ TEST(the_descriptor_is_readable_when_there_is_work) {
         assert_int_equal(count, 0);
         assert_int_equal(poll(&fd, 1, LIMIT_S * 1000), 1);
     }
-    assert_int_equal(received, 100);
+    must_data_equal(received, 100);
     sluice_unlisten(listener);
     sluice_close(n, 0);
     assert_int_equal(sluice_poll(loop, &event, 1, 0), SLUICE_ECLOSED);

@@ -14,6 +14,7 @@
 #include <sluice/memory.h>
 
 #include "support/wait.h"
+#include "support/verdict.h"
 
 enum { THREADS = 3, EACH = 400, BYTES = 3000, LIMIT_S = 60 };
 #define RIGHTS (SLUICE_MAY_READ | SLUICE_MAY_WRITE | SLUICE_MAY_ATOMIC)
@@ -121,7 +122,7 @@ TEST(threads_operate_and_each_is_told_once) {
     assert_int_equal(all.wrong, 0);
     assert_int_equal(all.done, 5 * THREADS * EACH);
     assert_int_equal(all.notified, THREADS * EACH);
-    assert_int_equal(all.messages, THREADS * EACH);
+    must_data_equal(all.messages, THREADS * EACH);
     const uint64_t count = THREADS * EACH;
     assert_int_equal(all.sum, count * (count - 1) / 2);
     const uint8_t *there = sluice_region_data(all.there);

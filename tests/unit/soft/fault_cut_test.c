@@ -21,7 +21,7 @@ static int shut(void **state) {
 
 static void expect(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status) {
     struct ibv_wc wc = sv_poll(cq);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
     assert_int_equal(wc.status, status);
 }
 

@@ -12,10 +12,10 @@ static void exchange(struct sv_end *a, struct sv_end *b, uint64_t wr_id) {
     must(sv_send(a, wr_id, 0, 32, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(b->rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
     wc = sv_poll(a->scq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
 }
 
 static struct sv_end a, b;
@@ -43,10 +43,10 @@ PAIRED(a_chosen_send_ends_with_the_chosen_status) {
     must(sv_send(&a, 4, 0, 32, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(a.scq);
     assert_int_equal(wc.status, IBV_WC_REM_OP_ERR);
-    assert_int_equal(wc.wr_id, 3);
+    must_data_equal(wc.wr_id, 3);
     wc = sv_poll(a.scq);
     assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
-    assert_int_equal(wc.wr_id, 4);
+    must_data_equal(wc.wr_id, 4);
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     must(soft_query_qp(a.qp, &attr, IBV_QP_STATE, &init) == 0);
@@ -73,11 +73,11 @@ PAIRED(a_delayed_send_arrives_late_and_in_order) {
     for (uint64_t i = 1; i <= 3; i++)
         must(sv_send(&a, i, 0, 32, IBV_SEND_SIGNALED) == 0);
     for (uint64_t i = 1; i <= 3; i++) {
-        assert_int_equal(sv_poll(a.scq).wr_id, i);
+        must_data_equal(sv_poll(a.scq).wr_id, i);
         assert_true(i == 1 || soft_now_ns() - start >= 30000000);
     }
     for (uint64_t i = 1; i <= 3; i++)
-        assert_int_equal(sv_poll(b.rcq).wr_id, i);
+        must_data_equal(sv_poll(b.rcq).wr_id, i);
 }
 
 /* The same when nobody polls: the sender sleeps on its channel. */
@@ -106,7 +106,7 @@ TEST(a_lost_send_exhausts_its_retries_after_timeout_times_retries) {
     must(sv_send(&a, 2, 0, 32, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(a.scq);
     assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
-    assert_int_equal(wc.wr_id, 2);
+    must_data_equal(wc.wr_id, 2);
     assert_true(soft_now_ns() - start >= 4 * (4096ull << 11));
     sv_unpair(&a, &b);
 }
@@ -162,7 +162,7 @@ PAIRED(a_chosen_receive_ends_with_the_chosen_status) {
     must(sv_send(&a, 2, 0, 32, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(b.rcq);
     assert_int_equal(wc.status, IBV_WC_LOC_PROT_ERR);
-    assert_int_equal(wc.wr_id, 2);
+    must_data_equal(wc.wr_id, 2);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_REM_OP_ERR);
 }
 

@@ -71,7 +71,7 @@ static void what_the_peer_may_not_ends_both(void **state) {
     expect_event(&p.b, IBV_EVENT_QP_ACCESS_ERR);
     both_are_down();
     for (unsigned i = 0; i < BYTES; i++)
-        assert_int_equal(p.b.buf[i], 0);
+        must_data_equal(p.b.buf[i], 0);
 }
 
 #define WITH(open, name) TEST_WITH(open, shut, name)

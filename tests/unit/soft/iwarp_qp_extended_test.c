@@ -66,18 +66,18 @@ static struct ibv_send_wr atomic(uint64_t wr_id, enum ibv_wr_opcode opcode, uint
 static void expect_done(uint64_t wr_id, enum ibv_wc_opcode opcode) {
     struct ibv_wc wc = sv_poll(p.a.scq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
     assert_int_equal(wc.opcode, opcode);
 }
 
 static void expect_immediate(uint64_t wr_id, enum ibv_wc_opcode opcode, size_t bytes) {
     struct ibv_wc wc = sv_poll(p.b.rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
     assert_int_equal(wc.opcode, opcode);
-    assert_int_equal(wc.byte_len, bytes);
+    must_data_equal(wc.byte_len, bytes);
     assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
-    assert_int_equal(wc.imm_data, htonl(IMM));
+    must_data_equal(wc.imm_data, htonl(IMM));
 }
 
 /* ---- immediate data -------------------------------------------------------------------------------------- */
@@ -109,7 +109,7 @@ static void a_write_brings_immediate_data_when_it_is_in_place(void **state) {
     expect_done(8, IBV_WC_RDMA_WRITE);
     sv_check(p.b.buf + AREA, how->bytes, 2);
     for (unsigned i = 0; i < 64; i++)
-        assert_int_equal(p.b.buf[i], 0xee);
+        must_data_equal(p.b.buf[i], 0xee);
 }
 
 TEST_WITH(NULL, shut, only_a_solicited_one_wakes_who_waits_for_those) {
@@ -125,7 +125,7 @@ TEST_WITH(NULL, shut, only_a_solicited_one_wakes_who_waits_for_those) {
         for (unsigned k = 1; k <= 2; k++) { /* both are there: the first woke nobody */
             struct ibv_wc wc;
             assert_int_equal(ibv_poll_cq(p.b.rcq, 1, &wc), 1);
-            assert_int_equal(wc.wr_id, k);
+            must_data_equal(wc.wr_id, k);
         }
         expect_done(3, i ? IBV_WC_RDMA_WRITE : IBV_WC_SEND);
         expect_done(4, i ? IBV_WC_RDMA_WRITE : IBV_WC_SEND);
@@ -157,7 +157,7 @@ PLAIN(immediate_data_is_of_its_own_write) {
     assert_int_equal(tcp_post(&p, request(5, IBV_WR_RDMA_WRITE_WITH_IMM, 0), 0, 0, 1), 0);
     expect_immediate(0, IBV_WC_RECV_RDMA_WITH_IMM, 40);
     struct ibv_wc wc = sv_poll(p.b.rcq);
-    assert_int_equal(wc.byte_len, 20);
+    must_data_equal(wc.byte_len, 20);
     assert_int_equal(wc.wc_flags, 0);
     expect_immediate(2, IBV_WC_RECV_RDMA_WITH_IMM, 0);
 }
@@ -216,7 +216,7 @@ PLAIN(a_fenced_send_waits_for_the_atomic_before_it) {
     assert_int_equal(tcp_post(&p, request(3, IBV_WR_SEND, IBV_SEND_FENCE), 0, 8, 1), 0);
     expect_done(2, IBV_WC_FETCH_ADD);
     expect_done(3, IBV_WC_SEND);
-    assert_int_equal(sv_poll(p.b.rcq).wr_id, 1);
+    must_data_equal(sv_poll(p.b.rcq).wr_id, 1);
     assert_int_equal(*word(&p.b, 0), 0x1122334455667788); /* what the atomic had brought */
 }
 
@@ -258,7 +258,7 @@ static void an_atomic_is_refused(void **state) {
     tcp_wait_down(&p.b);
     sv_async(p.b.ctx, IBV_EVENT_QP_ACCESS_ERR, NULL);
     for (unsigned i = 0; i < 64; i++)
-        assert_int_equal(p.b.buf[AREA + i], 0xee);
+        must_data_equal(p.b.buf[AREA + i], 0xee);
     assert_int_equal(soft_dereg_mr(mr), 0);
     assert_int_equal(soft_dealloc_pd(other), 0);
 }
@@ -319,14 +319,14 @@ static void all_kinds_at_a_time_keep_their_order(void **state) {
         }
         for (; ibv_poll_cq(p.a.scq, 1, &wc) == 1; done++) {
             assert_int_equal(wc.status, IBV_WC_SUCCESS);
-            assert_int_equal(wc.wr_id, done);
+            must_data_equal(wc.wr_id, done);
             if (op[done % 4] == IBV_WR_ATOMIC_FETCH_AND_ADD)
                 assert_int_equal(*word(&p.a, 8192 * (done % 8)), done / 4);
         }
         for (; ibv_poll_cq(p.b.rcq, 1, &wc) == 1; got++) {
             assert_int_equal(wc.status, IBV_WC_SUCCESS);
-            assert_int_equal(wc.imm_data, htonl(2 * got));
-            assert_int_equal(wc.byte_len, 2 * got * 37u % 6000u);
+            must_data_equal(wc.imm_data, htonl(2 * got));
+            must_data_equal(wc.byte_len, 2 * got * 37u % 6000u);
             assert_int_equal(wc.opcode, got % 2 ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV);
         }
         sv_pause(&turns, since, "all kinds of requests", __FILE__, __LINE__);

@@ -105,12 +105,12 @@ static void a_changed_byte_is_delivered_never(void **state) {
     tcp_expect(p.a.scq, 2, IBV_WC_SUCCESS); /* TCP has taken it */
     tcp_expect(p.a.scq, 3, IBV_WC_GENERAL_ERR);
     struct ibv_wc wc = sv_poll(p.b.rcq);
-    assert_int_equal(wc.wr_id, 2);
+    must_data_equal(wc.wr_id, 2);
     assert_true(wc.status == IBV_WC_GENERAL_ERR || wc.status == IBV_WC_WR_FLUSH_ERR);
     tcp_expect(p.b.rcq, 3, IBV_WC_WR_FLUSH_ERR);
     both_down();
     for (unsigned i = 0; !c->placed && i < 2 * AREA; i++)
-        assert_int_equal(p.b.buf[i], 0xee);
+        must_data_equal(p.b.buf[i], 0xee);
     fault_log_is("qp#1 send 2: corrupt (line 1)\n");
 }
 
@@ -126,7 +126,7 @@ OPENS(without_check_values_a_changed_byte_arrives) {
         tcp_recv(&p, i, AREA, AREA, 1);
         post(i, IBV_WR_SEND, sizes[i]);
         tcp_expect(p.b.rcq, i, IBV_WC_SUCCESS);
-        assert_int_equal(p.b.buf[AREA], sv_byte(0, 1) ^ 1);
+        must_data_equal(p.b.buf[AREA], sv_byte(0, 1) ^ 1);
         p.b.buf[AREA] ^= 1;
         sv_check(p.b.buf + AREA, sizes[i], 1);
     }

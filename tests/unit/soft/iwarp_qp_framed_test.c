@@ -40,9 +40,9 @@ static void check(uint64_t wr_id, uint32_t bytes) {
     const uint64_t header[] = {1 + wr_id, 2 + wr_id, 0};
     struct ibv_wc wc = sv_poll(p.b.rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.byte_len, HEADER + bytes);
-    assert_memory_equal(p.b.buf, header, HEADER);
-    assert_memory_equal(p.b.buf + HEADER, p.a.buf, bytes);
+    must_data_equal(wc.byte_len, HEADER + bytes);
+    must_data_bytes(p.b.buf, header, HEADER);
+    must_data_bytes(p.b.buf + HEADER, p.a.buf, bytes);
 }
 
 TEST_WITH(open_pair, shut, a_header_and_bytes_arrive_as_one_message) {
@@ -66,7 +66,7 @@ TEST_WITH(open_pair, shut, only_the_last_one_is_signalled) {
     put(30, 2);
     assert_int_equal(tcp_post(&p, plain, 0, 40, 1), 0);
     for (unsigned i = 0; i < 4; i++)
-        assert_int_equal(sv_poll(p.b.rcq).byte_len, i < 3 ? HEADER + 10 * (i + 1) : 40);
+        must_data_equal(sv_poll(p.b.rcq).byte_len, i < 3 ? HEADER + 10 * (i + 1) : 40);
     tcp_expect(p.a.scq, 3, IBV_WC_SUCCESS);
 }
 

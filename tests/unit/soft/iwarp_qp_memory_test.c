@@ -51,7 +51,7 @@ WITH(open_plain, a_write_ends_with_the_key_that_it_used) {
     tcp_peer_expect_end(&p, IWARP_TAGGED_STAG);
     tcp_peer_flushed_from(&p, 0);
     for (unsigned i = 0; i < TCP_PEER_LARGE; i++)
-        assert_int_equal(p.e.buf[TCP_PEER_TARGET + i], 0xee);
+        must_data_equal(p.e.buf[TCP_PEER_TARGET + i], 0xee);
     sv_async(p.e.ctx, IBV_EVENT_QP_ACCESS_ERR, NULL);
 }
 
@@ -76,7 +76,7 @@ WITH(open_plain, a_window_that_is_taken_back_is_written_no_more) {
     tcp_peer_expect_end(&p, IWARP_TAGGED_STAG);
     tcp_peer_flushed_from(&p, 0);
     for (unsigned i = 0; i < TCP_PEER_LARGE; i++)
-        assert_int_equal(p.e.buf[TCP_PEER_TARGET + i], 0xee);
+        must_data_equal(p.e.buf[TCP_PEER_TARGET + i], 0xee);
     assert_int_equal(soft_dealloc_mw(mw), 0);
 }
 
@@ -90,7 +90,7 @@ WITH(open_plain, a_receive_that_goes_away_is_filled_no_more) {
     tcp_expect(p.e.rcq, 0, IBV_WC_LOC_PROT_ERR);
     tcp_peer_flushed_from(&p, 1);
     for (unsigned i = 0; i < TCP_PEER_LARGE; i++)
-        assert_int_equal(p.e.buf[i], 0xee);
+        must_data_equal(p.e.buf[i], 0xee);
     p.e.mr = soft_reg_mr(p.e.pd, p.e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 
@@ -112,7 +112,7 @@ WITH(open_plain, where_a_read_goes_is_filled_no_more) {
     tcp_expect(p.e.scq, 7, IBV_WC_LOC_PROT_ERR);
     tcp_peer_flushed_from(&p, 0);
     for (unsigned i = 0; i < TCP_PEER_LARGE; i++)
-        assert_int_equal(p.e.buf[i], 0xee);
+        must_data_equal(p.e.buf[i], 0xee);
     p.e.mr = soft_reg_mr(p.e.pd, p.e.buf, 65536, IBV_ACCESS_LOCAL_WRITE);
 }
 

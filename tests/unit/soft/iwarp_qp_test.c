@@ -46,10 +46,10 @@ static struct ibv_send_wr request(uint64_t wr_id, enum ibv_wr_opcode opcode, uns
 static void expect_wc(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_opcode opcode, size_t bytes) {
     struct ibv_wc wc = sv_poll(cq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
     assert_int_equal(wc.opcode, opcode);
     if (opcode == IBV_WC_RECV)
-        assert_int_equal(wc.byte_len, bytes);
+        must_data_equal(wc.byte_len, bytes);
 }
 
 /* ---- every size ------------------------------------------------------------------------------------------ */
@@ -64,7 +64,7 @@ static void a_message_arrives(void **state) {
     expect_wc(p.b.rcq, 7, IBV_WC_RECV, how->bytes);
     expect_wc(p.a.scq, 8, IBV_WC_SEND, 0);
     sv_check(p.b.buf + AREA, how->bytes, 1);
-    assert_int_equal(p.b.buf[AREA + how->bytes], 0);
+    must_data_equal(p.b.buf[AREA + how->bytes], 0);
 }
 
 static void a_write_is_there_before_the_send_behind_it(void **state) {
@@ -78,7 +78,7 @@ static void a_write_is_there_before_the_send_behind_it(void **state) {
     assert_int_equal(tcp_post(&p, request(9, IBV_WR_SEND, IBV_SEND_SIGNALED), 0, 1, 1), 0);
     expect_wc(p.b.rcq, 7, IBV_WC_RECV, 1);
     sv_check(p.b.buf + AREA, how->bytes, 2);
-    assert_int_equal(p.b.buf[AREA + how->bytes], 0);
+    must_data_equal(p.b.buf[AREA + how->bytes], 0);
     expect_wc(p.a.scq, 8, IBV_WC_RDMA_WRITE, 0);
     expect_wc(p.a.scq, 9, IBV_WC_SEND, 0);
 }
@@ -93,7 +93,7 @@ static void a_read_brings_it(void **state) {
     /* The target does not poll. */
     expect_wc(p.a.scq, 8, IBV_WC_RDMA_READ, how->bytes);
     sv_check(p.a.buf, how->bytes, 3);
-    assert_int_equal(p.a.buf[how->bytes], 0);
+    must_data_equal(p.a.buf[how->bytes], 0);
 }
 
 /* ---- order and limits ------------------------------------------------------------------------------------ */
@@ -244,8 +244,8 @@ static void both_ways_at_a_time_nothing_is_lost_or_mixed(void **state) {
                     done[i]++;
                     continue;
                 }
-                assert_int_equal(wc[k].wr_id, received[i]);
-                assert_int_equal(wc[k].byte_len, received[i] * 37u % 8000u);
+                must_data_equal(wc[k].wr_id, received[i]);
+                must_data_equal(wc[k].byte_len, received[i] * 37u % 8000u);
                 sv_check(e[i]->buf + AREA + 8192 * (received[i] % 8), wc[k].byte_len, received[i]);
                 received[i]++;
             }

@@ -90,7 +90,7 @@ static void a_read_of_memory_that_changes_succeeds(void **state) {
         tcp_expect(p.a.scq, i, IBV_WC_SUCCESS);
         assert_null(memchr(p.a.buf, BEHIND, bytes));
         for (unsigned k = 0; k < 64; k++)
-            assert_int_equal(p.a.buf[bytes + k], BEHIND);
+            must_data_equal(p.a.buf[bytes + k], BEHIND);
     }
     stop_writing();
     sv_fill(p.b.buf + AREA, bytes, 3);

@@ -89,7 +89,7 @@ WITH(tcp_requested, the_listener_speaks_when_the_dialer_is_ready) {
     sv_stays_empty(p->passive.scq, p->active.rcq);
     assert_int_equal(soft_establish(p->cm.active), 0);
     assert_int_equal(sv_poll(p->active.rcq).status, IBV_WC_SUCCESS);
-    assert_int_equal(sv_poll(p->passive.scq).wr_id, 5);
+    must_data_equal(sv_poll(p->passive.scq).wr_id, 5);
 }
 
 /* ---- ends ---------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * the connection manager carry data; what is lost with the port.
  */
 #include "support/softcm.h"
+#include "support/verdict.h"
 
 #include "soft/verbs/device_state.h"
 
@@ -87,13 +88,13 @@ TEST(a_resolved_service_can_be_sent_to_at_once_and_answers) {
     send_to(&a, &event->param.ud, "hello");
     soft_ack_cm_event(event);
     struct ibv_wc wc = completion(b.id->recv_cq);
-    assert_int_equal(wc.byte_len, GRH + 6);
-    assert_string_equal((char *)b.buf + GRH, "hello");
+    must_data_equal(wc.byte_len, GRH + 6);
+    must_data_bytes(b.buf + GRH, "hello", sizeof "hello");
     struct rdma_ud_param back = {.qp_num = wc.src_qp, .qkey = RDMA_UDP_QKEY};
     assert_int_equal(soft_init_ah_from_wc(b.id->verbs, 1, &wc, (void *)b.buf, &back.ah_attr), 0);
     send_to(&b, &back, "you too");
     completion(a.id->recv_cq);
-    assert_string_equal((char *)a.buf + GRH, "you too");
+    must_data_bytes(a.buf + GRH, "you too", sizeof "you too");
     disarm(&a);
     disarm(&b);
     soft_destroy_id(listener);
@@ -149,7 +150,7 @@ TEST(a_joined_group_carries_data_until_it_is_left) {
     send_to(&sender, &to, "all");
     completion(a.id->recv_cq);
     completion(b.id->recv_cq);
-    assert_string_equal((char *)a.buf + GRH, "all");
+    must_data_bytes(a.buf + GRH, "all", sizeof "all");
     struct ibv_wc wc;
     assert_int_equal(ibv_poll_cq(sender.id->recv_cq, 1, &wc), 0); /* it only sends */
     assert_int_equal(soft_leave_multicast(b.id, (struct sockaddr *)&group), 0);
@@ -227,7 +228,7 @@ TEST(a_group_is_lost_with_the_port) {
     joined(&a, &a);
     send_to(&a, &to, "again");
     completion(a.id->recv_cq);
-    assert_string_equal((char *)a.buf + GRH, "again");
+    must_data_bytes(a.buf + GRH, "again", sizeof "again");
     disarm(&a);
     soft_destroy_event_channel(channel);
 }

@@ -82,7 +82,7 @@ TEST_WITH(open_pair, close_pair, a_registration_under_another_address_is_used_by
     memset(a.buf, 'x', 64);
     assert_int_equal(sv_send(&a, 2, 0, 64, IBV_SEND_SIGNALED), 0);
     assert_int_equal(sv_poll(b.rcq).status, IBV_WC_SUCCESS);
-    assert_memory_equal(b.buf + 100, a.buf, 64);
+    must_data_bytes(b.buf + 100, a.buf, 64);
     assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
     assert_int_equal(soft_dereg_mr(mr), 0);
     assert_null(soft_reg_mr_iova(b.pd, b.buf, 4096, UINT64_MAX - 100, IBV_ACCESS_LOCAL_WRITE));
@@ -119,16 +119,16 @@ TEST(a_reader_shows_completions_one_by_one) {
     assert_int_equal(sv_send(&a, 2, 0, 9, IBV_SEND_SIGNALED), 0);
     sv_until(ibv_start_poll(cq, &attr) == 0);
     uint64_t first = ibv_wc_read_completion_ts(cq);
-    assert_int_equal(cq->wr_id, 10);
+    must_data_equal(cq->wr_id, 10);
     assert_int_equal(cq->status, IBV_WC_SUCCESS);
     assert_int_equal(ibv_wc_read_opcode(cq), IBV_WC_RECV);
-    assert_int_equal(ibv_wc_read_byte_len(cq), 8);
+    must_data_equal(ibv_wc_read_byte_len(cq), 8);
     assert_int_equal(ibv_wc_read_qp_num(cq), b.qp->qp_num);
     assert_int_equal(ibv_wc_read_src_qp(cq), a.qp->qp_num);
     assert_int_equal(ibv_wc_read_wc_flags(cq), 0);
     sv_until(ibv_next_poll(cq) == 0);
-    assert_int_equal(cq->wr_id, 11);
-    assert_int_equal(ibv_wc_read_byte_len(cq), 9);
+    must_data_equal(cq->wr_id, 11);
+    must_data_equal(ibv_wc_read_byte_len(cq), 9);
     assert_true(ibv_wc_read_completion_ts(cq) >= first && first > 0);
     assert_int_equal(ibv_next_poll(cq), ENOENT);
     ibv_end_poll(cq);
@@ -165,7 +165,7 @@ TEST_WITH(open_pair, close_pair, a_cq_grows_and_keeps_what_is_in_it) {
     assert_true(soft_cq_push(soft_cq_of(cq), &wc, false));
     for (uint64_t i = 1; i <= 3; i++) {
         assert_int_equal(soft_poll_cq(cq, 1, &wc), 1);
-        assert_int_equal(wc.wr_id, i);
+        must_data_equal(wc.wr_id, i);
     }
     struct ibv_modify_cq_attr none = {.attr_mask = IBV_CQ_ATTR_MODERATE,
                                       .moderate = {.cq_count = 1}};
@@ -198,12 +198,12 @@ TEST_WITH(open_extended, close_pair, a_batch_is_posted_by_complete) {
     ibv_wr_set_inline_data(ex, word, sizeof word);
     memset(word, 0, sizeof word); /* was copied */
     assert_int_equal(ibv_wr_complete(ex), 0);
-    assert_int_equal(sv_poll(b.rcq).byte_len, 8);
+    must_data_equal(sv_poll(b.rcq).byte_len, 8);
     struct ibv_wc wc = sv_poll(b.rcq);
-    assert_int_equal(wc.imm_data, htobe32(77));
-    assert_string_equal((char *)b.buf + 64, "inline");
-    assert_int_equal(sv_poll(a.scq).wr_id, 1);
-    assert_int_equal(sv_poll(a.scq).wr_id, 2);
+    must_data_equal(wc.imm_data, htobe32(77));
+    must_data_bytes(b.buf + 64, "inline", sizeof "inline");
+    must_data_equal(sv_poll(a.scq).wr_id, 1);
+    must_data_equal(sv_poll(a.scq).wr_id, 2);
 }
 
 TEST_WITH(open_extended, close_pair, an_aborted_batch_leaves_nothing) {

@@ -50,7 +50,7 @@ static void poll_full(struct fair *f) {
     struct ibv_wc wc[ARRAY];
     must(ibv_poll_cq(f->b.rcq, ARRAY, wc) == ARRAY);
     for (unsigned n = 0; n < ARRAY; n++) {
-        must(wc[n].status == IBV_WC_SUCCESS && wc[n].wr_id < QPS);
+        sv_right(wc[n], wc[n].wr_id < QPS);
         f->got[wc[n].wr_id]++;
     }
     while (ibv_poll_cq(f->a.scq, ARRAY, wc) > 0)

@@ -110,7 +110,7 @@ static void take_keys_back_in_traffic(int fd) {
         bool waited = soft_now_ns() - since < CALL_WAIT_NS;
         memcpy(seen, p.b.buf, sizeof seen);
         must(pthread_join(thread, NULL) == 0);
-        must(memcmp(seen, p.b.buf, sizeof seen) == 0 || !waited);
+        must_data(memcmp(seen, p.b.buf, sizeof seen) == 0 || !waited);
         p.open = soft_reg_mr(p.b.pd, p.b.buf, ONESIDED_BYTES, IBV_ACCESS_LOCAL_WRITE);
         must(p.open);
         onesided_close(&p);

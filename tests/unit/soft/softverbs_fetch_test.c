@@ -44,9 +44,9 @@ TEST(the_receiver_copies_what_its_peer_shares) {
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         memset(b.buf, 0xee, BYTES);
         assert_int_equal(fetch(&b, from, parts[i].offset, parts[i].bytes), 0);
-        assert_memory_equal(b.buf, a.buf + parts[i].offset, parts[i].bytes);
+        must_data_bytes(b.buf, a.buf + parts[i].offset, parts[i].bytes);
         for (uint32_t k = parts[i].bytes; k < BYTES; k++)
-            assert_int_equal(b.buf[k], 0xee);
+            must_data_equal(b.buf[k], 0xee);
     }
     sv_unpair(&a, &b);
 }
@@ -77,7 +77,7 @@ TEST(what_is_not_shared_cannot_be_copied) {
     };
     for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(fetch(&b, wrong[i], 0, 64), EINVAL);
-    assert_int_equal(b.buf[0], 0);
+    must_data_equal(b.buf[0], 0);
     assert_int_equal(sv_state(&b), IBV_QPS_RTS);
     sv_unpair(&a, &b);
 }
@@ -125,7 +125,7 @@ TEST(when_a_side_is_down_nothing_is_copied) {
         else
             must(sv_to(&b, IBV_QPS_ERR) == 0);
         assert_int_equal(fetch(&b, from, 0, BYTES), ECONNRESET);
-        assert_int_equal(b.buf[0], 0);
+        must_data_equal(b.buf[0], 0);
         sv_unpair(&a, &b);
     }
 }

@@ -47,14 +47,14 @@ TEST(every_member_gets_it_the_sender_too_unless_it_says_no) {
     must(sv_recv(&a, 1, 0, 64) == 0 && sv_recv(&b, 2, 0, 64) == 0 && sv_recv(&c, 3, 0, 64) == 0);
     ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
     struct ibv_wc wc = sv_poll(b.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.src_qp == a.qp->qp_num && wc.byte_len == GRH + 8);
+    sv_right(wc, wc.src_qp == a.qp->qp_num && wc.byte_len == GRH + 8);
     union ibv_gid group = ud_group(1);
     assert_memory_equal(&((struct ibv_grh *)(void *)b.buf)->dgid, &group, 16);
-    must(sv_poll(a.rcq).wr_id == 1);
+    must_data(sv_poll(a.rcq).wr_id == 1);
     soft_block_self_mcast(a.qp);
     must(sv_recv(&a, 4, 0, 64) == 0 && sv_recv(&b, 5, 0, 64) == 0);
     ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
-    must(sv_poll(b.rcq).wr_id == 5);
+    must_data(sv_poll(b.rcq).wr_id == 5);
     sv_stays_empty(a.rcq, c.rcq);
     must(detach(&a, 1) == 0 && detach(&b, 1) == 0 && detach(&c, 2) == 0);
     must(soft_destroy_ah(ah) == 0);
@@ -113,7 +113,7 @@ static void member(int fd) {
     must(attach(&one, 9) == 0 && attach(&two, 9) == 0);
     sv_tell(fd, 1);
     for (unsigned i = 0; i < ROUNDS; i++) {
-        must(sv_poll(one.rcq).wr_id == i && sv_poll(two.rcq).wr_id == i);
+        must_data(sv_poll(one.rcq).wr_id == i && sv_poll(two.rcq).wr_id == i);
         sv_tell(fd, i);
     }
     (void)sv_hear(fd);
@@ -135,7 +135,7 @@ TEST(members_in_several_processes_all_get_it) {
     for (unsigned i = 0; i < ROUNDS; i++) {
         must(sv_recv(&own, i, 0, 64) == 0);
         ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
-        must(sv_poll(own.rcq).wr_id == i);
+        must_data(sv_poll(own.rcq).wr_id == i);
         for (unsigned k = 0; k < CHILDREN; k++)
             must(sv_hear(child[k].fd) == i);
     }
@@ -179,7 +179,7 @@ TEST(a_killed_member_is_forgotten) {
     for (unsigned i = 0; i < 100; i++) {
         must(sv_recv(&b, i, 0, 64) == 0);
         ud_send(&a, ah, SOFT_UD_MULTICAST_QPN, 0, 8);
-        must(sv_poll(b.rcq).wr_id == i);
+        must_data(sv_poll(b.rcq).wr_id == i);
     }
     must(detach(&b, 9) == 0 && soft_destroy_ah(ah) == 0);
     sv_unpair(&a, &b);

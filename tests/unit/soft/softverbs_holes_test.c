@@ -53,7 +53,7 @@ static void send_and_take(struct pair *p, size_t at, size_t bytes) {
     must(sv_recv(&p->to, 1, at, bytes) == 0);
     must(sv_send(&p->from, 2, at, bytes, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(p->to.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.byte_len == bytes);
+    sv_right(wc, wc.byte_len == bytes);
     must(sv_poll(p->from.scq).status == IBV_WC_SUCCESS);
 }
 
@@ -79,7 +79,7 @@ TEST(who_names_memory_makes_its_pages) {
     open_pair(&p);
     uint64_t missed = atomic_load(&soft_pages_missed);
     send_and_take(&p, 0, MESSAGE);
-    must(memcmp(p.to.buf, zeros, MESSAGE) == 0);
+    must_data_bytes(p.to.buf, zeros, MESSAGE);
     must(made(p.from.mr) == MESSAGE && atomic_load(&soft_pages_missed) == missed);
     end(&p);
 }
@@ -128,7 +128,7 @@ static void holes_arrive_as_zeros_and_stay_holes(void **state) {
         if (at % (3 * PAGE) == 0)
             sv_check(p.to.buf + at, PAGE, (uint32_t)at);
         else
-            must(memcmp(p.to.buf + at, zeros, PAGE) == 0);
+            must_data_bytes(p.to.buf + at, zeros, PAGE);
     with->take(&p, MESSAGE, BYTES - MESSAGE);
     must(made(p.from.mr) == before);
     end(&p);
@@ -185,7 +185,7 @@ static void the_owner_of_a_hole_executes(void **state) {
     if (write)
         sv_check(p.b.buf, with->bytes, 5);
     else
-        must(p.a.buf[0] == 0 && p.a.buf[with->bytes - 1] == 0);
+        must_data(p.a.buf[0] == 0 && p.a.buf[with->bytes - 1] == 0);
     onesided_close(&p);
 }
 

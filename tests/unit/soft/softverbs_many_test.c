@@ -81,7 +81,7 @@ static void one_message(struct many *m, int i) {
     must(ibv_post_recv(m->qb[i], &rwr, &rbad) == 0);
     must(ibv_post_send(m->qa[i], &swr, &sbad) == 0);
     struct ibv_wc wc = sv_poll(m->b.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == (uint64_t)i && wc.qp_num == m->qb[i]->qp_num);
+    sv_right(wc, wc.wr_id == (uint64_t)i && wc.qp_num == m->qb[i]->qp_num);
     must(sv_poll(m->a.rcq).status == IBV_WC_SUCCESS);
 }
 
@@ -130,12 +130,12 @@ TEST(small_polls_serve_all_of_them_in_turn) {
         int n = ibv_poll_cq(many.b.rcq, SMALL, wc);
         must(n >= 0 && ++empty < 1000000);
         for (int i = 0; i < n; i++, total++) {
-            must(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id < ACTIVE);
+            sv_right(wc[i], wc[i].wr_id < ACTIVE);
             received[wc[i].wr_id]++;
         }
     }
     for (unsigned i = 0; i < ACTIVE; i++)
-        must(received[i] == EACH);
+        must_data_equal(received[i], EACH);
     for (unsigned i = 0; i < ACTIVE; i++) /* the sends complete though nothing arrives there */
         must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
 }
@@ -182,7 +182,7 @@ TEST(a_message_of_a_quiet_one_is_found_by_the_next_poll) {
     for (int i = 0; i < PAIRS; i += 7) {
         send_to(i);
         must(ibv_poll_cq(many.b.rcq, 8, wc) == 1);
-        must(wc[0].status == IBV_WC_SUCCESS && wc[0].wr_id == (uint64_t)i);
+        sv_right(wc[0], wc[0].wr_id == (uint64_t)i);
         must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
     }
 }
@@ -202,8 +202,8 @@ TEST(what_a_board_says_wrongly_costs_time_and_no_message) {
             int n = ibv_poll_cq(many.b.rcq, 8, wc);
             for (int k = 0; k < n; k++) {
                 must(wc[k].status == IBV_WC_SUCCESS);
-                must(wc[k].wr_id == (uint64_t)i || wc[k].wr_id == (uint64_t)i + 1);
-                must(!seen[wc[k].wr_id - (uint64_t)i]);
+                must_data(wc[k].wr_id == (uint64_t)i || wc[k].wr_id == (uint64_t)i + 1);
+                must_data(!seen[wc[k].wr_id - (uint64_t)i]);
                 seen[wc[k].wr_id - (uint64_t)i] = true;
             }
         }

@@ -78,7 +78,7 @@ static void exchange(int fd, bool first) {
         must(sv_send(&e, i, 8192, i * 97 % 8192, IBV_SEND_SIGNALED) == 0);
         must(sv_poll(e.scq).status == IBV_WC_SUCCESS);
         struct ibv_wc wc = sv_poll(e.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.byte_len == i * 97 % 8192);
+        sv_right(wc, wc.byte_len == i * 97 % 8192);
         sv_check(e.buf, wc.byte_len, i);
         sv_barrier(fd); /* the next overwrites neither */
     }

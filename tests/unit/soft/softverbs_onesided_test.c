@@ -49,7 +49,7 @@ static void write_with_imm_consumes_a_receive(struct onesided *p, enum way way) 
     must(onesided_post(p, IBV_WR_RDMA_WRITE_WITH_IMM, 0, 300, 128, p->open->rkey, 0) == 0);
     struct ibv_wc wc = sv_poll(p->b.rcq);
     must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
-    must(wc.wr_id == 55 && wc.byte_len == 300 && wc.imm_data == 0x11223344);
+    must_data(wc.wr_id == 55 && wc.byte_len == 300 && wc.imm_data == 0x11223344);
     must(wc.wc_flags & IBV_WC_WITH_IMM);
     sv_check(p->b.buf + 128, 300, 3);
     onesided_expect(p, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -90,7 +90,7 @@ static void one_byte_past_the_end(struct onesided *p, enum way way) {
     memset(p->b.buf + ONESIDED_BYTES - 8, 0xee, 8);
     must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 8, ONESIDED_BYTES - 7, p->open->rkey, 0) == 0);
     onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    must(p->b.buf[ONESIDED_BYTES - 7] == 0xee);
+    must_data(p->b.buf[ONESIDED_BYTES - 7] == 0xee);
 }
 
 static void local_key_opens_nothing_remote(struct onesided *p, enum way way) {
@@ -108,7 +108,7 @@ static void revoked_key_is_useless_at_once(struct onesided *p, enum way way) {
     memset(p->b.buf, 0xab, 8);
     must(onesided_post(p, IBV_WR_RDMA_WRITE, 0, 8, 0, rkey, 0) == 0);
     onesided_refused(p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    must(p->b.buf[0] == 0xab);
+    must_data(p->b.buf[0] == 0xab);
     p->open = soft_reg_mr(p->b.pd, p->b.buf, 4096, 0); /* for close_pair */
 }
 
@@ -201,8 +201,8 @@ TEST(a_send_can_be_polled_before_the_write_behind_it_shows) {
         must(ibv_post_send(p.a.qp, wr, &bad) == 0);
         pthread_join(thread, NULL);
         assert_true(o.sent_first);
-        assert_int_equal(sv_poll(p.b.rcq).wr_id, 7);
-        assert_int_equal(sv_poll(p.a.scq).wr_id, 2);
+        must_data_equal(sv_poll(p.b.rcq).wr_id, 7);
+        must_data_equal(sv_poll(p.a.scq).wr_id, 2);
         onesided_close(&p);
     }
 }

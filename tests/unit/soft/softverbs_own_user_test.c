@@ -44,7 +44,7 @@ static void exchange(struct sv_end *e, int fd) {
         sv_barrier(fd);
         must(sv_send(e, i, 8192, 4096, IBV_SEND_SIGNALED) == 0);
         must(sv_poll(e->scq).status == IBV_WC_SUCCESS);
-        must(sv_poll(e->rcq).byte_len == 4096);
+        must_data(sv_poll(e->rcq).byte_len == 4096);
         sv_barrier(fd);
     }
 }

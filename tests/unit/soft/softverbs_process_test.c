@@ -50,7 +50,7 @@ static void ping_pong(struct sv_end *e, bool first, unsigned rounds, bool sleepi
             }
             if (!sleeping)
                 wc = sv_poll(e->rcq);
-            must(wc.status == IBV_WC_SUCCESS && wc.byte_len == bytes && wc.wr_id == i);
+            sv_right(wc, wc.byte_len == bytes && wc.wr_id == i);
             sv_check(e->buf, bytes, i);
         }
         must(sv_poll(e->scq).status == IBV_WC_SUCCESS);
@@ -132,7 +132,7 @@ static void survivor(int fd) {
     sv_cq_event(e.channel);
     for (unsigned i = 1; i <= 3; i++) {
         struct ibv_wc wc = sv_poll(e.scq);
-        must(wc.wr_id == i);
+        must_data(wc.wr_id == i);
         must(wc.status == (i == 1 ? IBV_WC_RETRY_EXC_ERR : IBV_WC_WR_FLUSH_ERR));
     }
     for (unsigned i = 10; i <= 11; i++) {
@@ -189,7 +189,7 @@ static void flood(int fd, bool survives) {
         }
         int n = ibv_poll_cq(e.scq, 16, wc);
         for (int i = 0; i < n; i++) {
-            must(wc[i].wr_id == completed++); /* every one exactly once and in order */
+            must_data(wc[i].wr_id == completed++); /* every one exactly once and in order */
             must(!down || wc[i].status == IBV_WC_WR_FLUSH_ERR);
             down |= wc[i].status != IBV_WC_SUCCESS;
             if (wc[i].status != IBV_WC_SUCCESS)
@@ -199,7 +199,7 @@ static void flood(int fd, bool survives) {
         for (int i = 0; i < n; i++) {
             if (wc[i].status != IBV_WC_SUCCESS)
                 continue;
-            must(wc[i].wr_id == received % 32 && wc[i].byte_len == received * 61 % 1024);
+            must_data(wc[i].wr_id == received % 32 && wc[i].byte_len == received * 61 % 1024);
             sv_check(e.buf + received % 32 * 1024, wc[i].byte_len, (uint32_t)received);
             must(down || sv_recv(&e, received % 32, received % 32 * 1024, 1024) == 0);
             received++;

@@ -33,7 +33,7 @@ TEST(key_taken_back_in_the_middle) {
         memset(p.b.buf, 0xab, ONESIDED_BYTES);
         onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
         for (size_t i = 0; i < ONESIDED_BYTES; i++)
-            must(p.b.buf[i] == 0xab);
+            must_data(p.b.buf[i] == 0xab);
         p.open = soft_reg_mr(p.b.pd, p.b.buf, 4096, 0); /* for close_pair */
         onesided_close(&p);
     }
@@ -57,7 +57,7 @@ TEST(atomic_on_an_odd_address) {
                            *bad;
         must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
         onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-        must(p.b.buf[61] == 0);
+        must_data(p.b.buf[61] == 0);
         must(soft_dereg_mr(whole) == 0);
         onesided_close(&p);
     }
@@ -76,7 +76,7 @@ TEST(a_refused_write_consumes_no_receive) {
             onesided_refused(&p, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
             struct ibv_wc wc = sv_poll(p.b.rcq);
             assert_int_equal(wc.status, IBV_WC_WR_FLUSH_ERR);
-            assert_int_equal(wc.wr_id, 42);
+            must_data_equal(wc.wr_id, 42);
             onesided_close(&p);
         }
 }
@@ -100,7 +100,7 @@ TEST(a_read_needs_the_right_to_write_at_home) {
         memset(p.b.buf, 0x11, 64);
         must(ibv_post_send(p.a.qp, &wr, &bad) == 0);
         onesided_expect(&p, IBV_WC_LOC_PROT_ERR, 0);
-        assert_int_equal(p.a.buf[0], 0x5c);
+        must_data_equal(p.a.buf[0], 0x5c);
         must(soft_dereg_mr(readonly) == 0);
         onesided_close(&p);
     }

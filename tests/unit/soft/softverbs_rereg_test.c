@@ -204,7 +204,7 @@ TEST(nobody_writes_through_the_former_registration_any_more) {
         bool left = soft_now_ns() - since < CALL_WAIT_NS;
         memcpy(seen, p.b.buf, sizeof seen);
         must(pthread_join(thread, NULL) == 0);
-        assert_true(memcmp(seen, p.b.buf, sizeof seen) == 0 || !left);
+        must_data(memcmp(seen, p.b.buf, sizeof seen) == 0 || !left);
         in_time += left;
         onesided_close(&p);
     }

@@ -47,14 +47,14 @@ static int open_sig_all(void **state) {
 static void expect_recv(uint64_t wr_id, uint32_t bytes) {
     struct ibv_wc wc = sv_poll(b.rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
-    assert_int_equal(wc.byte_len, bytes);
+    must_data_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.byte_len, bytes);
 }
 
 static void expect_sent(uint64_t wr_id) {
     struct ibv_wc wc = sv_poll(a.scq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, wr_id);
+    must_data_equal(wc.wr_id, wr_id);
 }
 
 /* ---- completions ------------------------------------------------------------------------------- */
@@ -68,17 +68,17 @@ WITH(open_default, a_message_arrives_with_every_field_of_its_completions) {
     struct ibv_wc wc = sv_poll(b.rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.opcode, IBV_WC_RECV);
-    assert_true(wc.wr_id == 0x1122334455667788);
-    assert_int_equal(wc.byte_len, 100);
+    must_data(wc.wr_id == 0x1122334455667788);
+    must_data_equal(wc.byte_len, 100);
     assert_int_equal(wc.qp_num, b.qp->qp_num);
     assert_int_equal(wc.wc_flags, 0);
     sv_check(b.buf + 200, 100, 1);
     for (size_t i = 300; i < 500; i++) /* nothing behind the message was touched */
-        assert_int_equal(b.buf[i], 0);
+        must_data_equal(b.buf[i], 0);
     wc = sv_poll(a.scq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.opcode, IBV_WC_SEND);
-    assert_true(wc.wr_id == 0x8877665544332211);
+    must_data(wc.wr_id == 0x8877665544332211);
     assert_int_equal(wc.qp_num, a.qp->qp_num);
     assert_int_equal(wc.wc_flags, 0);
     sv_stays_empty(a.scq, b.rcq);
@@ -103,8 +103,8 @@ WITH(open_default, immediate_data_arrives_untouched) {
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
         assert_int_equal(wc.opcode, IBV_WC_RECV);
         assert_int_equal(wc.wc_flags, IBV_WC_WITH_IMM);
-        assert_int_equal(wc.imm_data, imm[i]);
-        assert_int_equal(wc.byte_len, bytes[i]);
+        must_data_equal(wc.imm_data, imm[i]);
+        must_data_equal(wc.byte_len, bytes[i]);
         sv_check(b.buf, bytes[i], i);
         wc = sv_poll(a.scq);
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
@@ -239,7 +239,7 @@ WITH(open_wide, receives_are_scattered) {
         for (int i = 0; i < 16; i++) {
             for (size_t k = 0; k < lengths[i] + 5; k++) {
                 bool part = k < lengths[i] && done < sizes[s];
-                assert_int_equal(b.buf[at + k], part ? sv_byte(done, s) : 0);
+                must_data_equal(b.buf[at + k], part ? sv_byte(done, s) : 0);
                 done += part;
             }
             at += lengths[i] + 5;
@@ -332,7 +332,7 @@ WITH(open_sig_all, a_poll_of_one_gets_send_completions_between_receives) {
         assert_int_equal(sv_recv(&a, i, 0, 64), 0);
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     assert_int_equal(sv_send(&a, 100, 0, 8, 0), 0);
-    assert_int_equal(sv_poll(b.rcq).wr_id, 0);
+    must_data_equal(sv_poll(b.rcq).wr_id, 0);
     for (unsigned i = 0; i < 8; i++) /* each of them acknowledges */
         assert_int_equal(sv_send(&b, 200 + i, 0, 8, 0), 0);
     unsigned at = 0, sent_at = 0;

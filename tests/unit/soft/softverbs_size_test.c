@@ -19,14 +19,14 @@ static void one_message(size_t bytes, size_t from, size_t to, uint32_t seed) {
     assert_int_equal(sv_send(&a, seed, from, bytes, IBV_SEND_SIGNALED), 0);
     struct ibv_wc wc = sv_poll(b.rcq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.byte_len, bytes);
-    assert_int_equal(wc.wr_id, seed);
+    must_data_equal(wc.byte_len, bytes);
+    must_data_equal(wc.wr_id, seed);
     sv_check(b.buf + to, bytes, seed);
     for (size_t i = 0; i < 8; i++)
-        assert_int_equal(b.buf[to + bytes + i], 0xcc);
+        must_data_equal(b.buf[to + bytes + i], 0xcc);
     wc = sv_poll(a.scq);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
-    assert_int_equal(wc.wr_id, seed);
+    must_data_equal(wc.wr_id, seed);
 }
 
 struct memory {
@@ -101,10 +101,10 @@ TEST(large_messages_are_gathered_and_scattered) {
         assert_int_equal(ibv_post_send(a.qp, &send, &bad), 0);
         struct ibv_wc wc = sv_poll(b.rcq);
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
-        assert_int_equal(wc.byte_len, total);
+        must_data_equal(wc.byte_len, total);
         assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
         for (size_t i = 0; i < total; i++)
-            assert_int_equal(b.buf[i / to[0].length * 100000 + i % to[0].length], sv_byte(i, 4));
+            must_data_equal(b.buf[i / to[0].length * 100000 + i % to[0].length], sv_byte(i, 4));
         if (mixed)
             assert_true(sv_slots_written(&a) - before >= total / SOFT_SLOT_PAYLOAD);
         else
@@ -149,14 +149,14 @@ static bool stream_turn(struct stream *s) {
     }
     int n = ibv_poll_cq(s->e->scq, 8, wc);
     for (int i = 0; i < n; i++) {
-        must(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id + 1 > s->completed);
+        sv_right(wc[i], wc[i].wr_id + 1 > s->completed);
         s->completed = (unsigned)wc[i].wr_id + 1;
     }
     moved |= n > 0;
     n = ibv_poll_cq(s->e->rcq, 8, wc);
     for (int i = 0; i < n; i++) {
-        must(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id == s->received);
-        must(wc[i].byte_len == stream_size(s->received));
+        sv_right(wc[i], wc[i].wr_id == s->received);
+        must_data(wc[i].byte_len == stream_size(s->received));
         sv_check(s->e->buf + (s->received % STREAM_SLOTS) * STREAM_BYTES, wc[i].byte_len,
                  s->received);
         stream_post_recv(s, s->received + STREAM_SLOTS);
@@ -206,10 +206,10 @@ static void a_stream(void **state) {
     stream_run(&at_a);
     pthread_join(thread, NULL);
     must_end_process = false;
-    assert_int_equal(at_a.completed, flow->messages);
-    assert_int_equal(at_b.received, flow->messages);
+    must_data_equal(at_a.completed, flow->messages);
+    must_data_equal(at_b.received, flow->messages);
     if (flow->both)
-        assert_int_equal(at_a.received, flow->messages);
+        must_data_equal(at_a.received, flow->messages);
     sv_unpair(&a, &b);
 }
 

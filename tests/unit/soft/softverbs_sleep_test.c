@@ -34,7 +34,7 @@ static void a_message_wakes_it(void **state) {
         sleeper_join(&s);
         soft_unlock();
         assert_int_equal(s.wc.status, IBV_WC_SUCCESS);
-        assert_int_equal(s.wc.wr_id, round);
+        must_data_equal(s.wc.wr_id, round);
         sv_check(sleep_pair.b.buf, 512, round);
         assert_false(s.told);
         assert_int_equal(ld(soft_cq_of(sleep_pair.b.rcq)->armed), 0);
@@ -55,7 +55,7 @@ static void an_acknowledgement_wakes_it(void **state) {
         sleeper_join(&s);
         soft_unlock();
         assert_int_equal(s.wc.status, IBV_WC_SUCCESS);
-        assert_int_equal(s.wc.wr_id, 9);
+        must_data_equal(s.wc.wr_id, 9);
     }
 }
 
@@ -88,7 +88,7 @@ static void the_end_of_the_connection_wakes_it(void **state) {
     sleeper_start(&s, state);
     must(sv_to(&sleep_pair.a, IBV_QPS_ERR) == 0);
     sleeper_join(&s);
-    assert_int_equal(s.wc.wr_id, 1);
+    must_data_equal(s.wc.wr_id, 1);
     assert_int_equal(s.wc.status, IBV_WC_WR_FLUSH_ERR);
 }
 
@@ -135,7 +135,7 @@ static void what_another_thread_ends_wakes_it(void **state) {
     sleeper_start(&s, state);
     must(sv_to(&sleep_pair.b, IBV_QPS_ERR) == 0);
     sleeper_join(&s);
-    assert_int_equal(s.wc.wr_id, 1);
+    must_data_equal(s.wc.wr_id, 1);
     assert_int_equal(s.wc.status, IBV_WC_WR_FLUSH_ERR);
     assert_true(s.told);
 }
@@ -212,7 +212,7 @@ static void each_of_many_wakes_it(void **state) {
         must(sv_send(&a, 0, 0, 512, 0) == 0);
         sleeper_join(&s);
         soft_unlock();
-        assert_int_equal(s.wc.wr_id, round);
+        must_data_equal(s.wc.wr_id, round);
         sv_check(b.buf, 512, round);
         assert_false(s.told);
     }
@@ -353,7 +353,7 @@ static void a_long_message_that_is_there_wakes_it_once(void **state) {
         whole += is_whole;
         assert_int_equal(sleeps, 0);
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
-        assert_int_equal(wc.wr_id, round);
+        must_data_equal(wc.wr_id, round);
         sv_check(sleep_pair.b.buf, LONG, round);
     }
     if (whole == 0)

@@ -79,7 +79,7 @@ WITH(opened, receives_are_taken_in_order_by_all_qps) {
             must(sv_send(&s->from[i], n, 0, bytes, IBV_SEND_SIGNALED) == 0);
             struct ibv_wc wc = sv_poll(s->hub.rcq);
             must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV);
-            must(wc.wr_id == n && wc.byte_len == bytes && wc.qp_num == s->qp[i]->qp_num);
+            must_data(wc.wr_id == n && wc.byte_len == bytes && wc.qp_num == s->qp[i]->qp_num);
             sv_check(s->hub.buf, bytes, n);
             must(sv_poll(s->from[i].rcq).status == IBV_WC_SUCCESS);
         }
@@ -98,7 +98,7 @@ WITH(opened, the_newest_is_taken_first_where_that_was_asked_for) {
             sv_fill(from->buf, bytes, round + n);
             must(sv_send(from, n, 0, bytes, IBV_SEND_SIGNALED) == 0);
             struct ibv_wc wc = sv_poll(s->hub.rcq);
-            must(wc.status == IBV_WC_SUCCESS && wc.wr_id == n && wc.byte_len == bytes);
+            sv_right(wc, wc.wr_id == n && wc.byte_len == bytes);
             sv_check(s->hub.buf + (size_t)n * 2048, bytes, round + n);
             must(sv_poll(from->rcq).status == IBV_WC_SUCCESS);
         }
@@ -117,7 +117,7 @@ WITH(opened, a_post_wakes_a_waiting_qp) {
     for (unsigned n = 0; n < PEERS; n++) {
         must(post(s, n, 128 * n, 128) == 0);
         struct ibv_wc wc = sv_poll(s->hub.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.wr_id == n);
+        sv_right(wc, wc.wr_id == n);
         for (unsigned i = 0; i < PEERS; i++)
             if (wc.qp_num == s->qp[i]->qp_num)
                 seen |= 1u << i;
@@ -170,7 +170,7 @@ WITH(opened, error_state_leaves_the_receives_to_the_others) {
     sv_stays_empty(s->hub.rcq, NULL);
     must(sv_send(&s->from[1], 1, 0, 8, 0) == 0);
     struct ibv_wc wc = sv_poll(s->hub.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.wr_id == 5 && wc.qp_num == s->qp[1]->qp_num);
+    sv_right(wc, wc.wr_id == 5 && wc.qp_num == s->qp[1]->qp_num);
 }
 
 WITH(opened, what_an_srq_refuses) {

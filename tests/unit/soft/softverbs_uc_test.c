@@ -68,11 +68,10 @@ TEST(sends_of_every_size_arrive) {
             must(sv_recv(&b, i, 0, 65536) == 0);
             must(sv_send(&a, i, 0, sizes[i], IBV_SEND_SIGNALED) == 0);
             struct ibv_wc wc = sv_poll(a.scq);
-            must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_SEND && wc.wr_id == i);
+            sv_right(wc, wc.opcode == IBV_WC_SEND && wc.wr_id == i);
             memset(a.buf, 0, sizes[i]); /* complete: the memory is ours again */
             wc = sv_poll(b.rcq);
-            must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV && wc.wr_id == i &&
-                 wc.byte_len == sizes[i]);
+            sv_right(wc, wc.opcode == IBV_WC_RECV && wc.wr_id == i && wc.byte_len == sizes[i]);
             sv_check(b.buf, sizes[i], i);
         }
         sv_unpair(&a, &b);
@@ -93,8 +92,8 @@ PAIRED(without_a_receive_a_message_is_dropped) {
     assert_int_equal(ud_drops(&b, SOFT_DROP_NO_RECEIVE), 2);
     a.buf[0] = 3;
     must(sv_send(&a, 3, 0, 1, 0) == 0);
-    must(sv_poll(b.rcq).byte_len == 1);
-    assert_int_equal(b.buf[0], 3);
+    must_data(sv_poll(b.rcq).byte_len == 1);
+    must_data_equal(b.buf[0], 3);
 }
 
 PAIRED(too_long_is_dropped_and_the_receive_serves_the_next) {
@@ -104,7 +103,7 @@ PAIRED(too_long_is_dropped_and_the_receive_serves_the_next) {
     sv_until(ud_dropped(&b, SOFT_DROP_TOO_LONG, 1));
     must(sv_send(&a, 2, 0, 700, IBV_SEND_SIGNALED) == 0);
     struct ibv_wc wc = sv_poll(b.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.byte_len == 700);
+    sv_right(wc, wc.byte_len == 700);
 }
 
 TEST(writes_arrive_and_with_imm_take_a_receive) {
@@ -118,10 +117,10 @@ TEST(writes_arrive_and_with_imm_take_a_receive) {
         must(put(&a, IBV_WR_RDMA_WRITE, mr, 20000, mr->rkey).status == IBV_WC_SUCCESS);
         must(sv_recv(&b, 9, 40000, 64) == 0);
         struct ibv_wc wc = put(&a, IBV_WR_RDMA_WRITE_WITH_IMM, mr, 20000, mr->rkey);
-        must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RDMA_WRITE && wc.wr_id == 77);
+        sv_right(wc, wc.opcode == IBV_WC_RDMA_WRITE && wc.wr_id == 77);
         wc = sv_poll(b.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
-             wc.byte_len == 20000 && wc.imm_data == 0x1234 && wc.wr_id == 9);
+        sv_right(wc, wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.byte_len == 20000 &&
+                         wc.imm_data == 0x1234 && wc.wr_id == 9);
         sv_check(b.buf, 20000, 3);
         must(soft_dereg_mr(mr) == 0);
         sv_unpair(&a, &b);
@@ -138,7 +137,7 @@ PAIRED(a_refused_write_is_dropped_and_harms_neither_side) {
     must(sv_send(&a, 1, 0, 8, 0) == 0);
     must(sv_poll(b.rcq).status == IBV_WC_SUCCESS);
     for (int i = 0; i < 4096; i++)
-        must(b.buf[i] == 0x55);
+        must_data(b.buf[i] == 0x55);
     assert_int_equal(ud_drops(&a, SOFT_DROP_REFUSED) + ud_drops(&b, SOFT_DROP_REFUSED), 2);
     must(soft_dereg_mr(mr) == 0);
 }
@@ -224,8 +223,8 @@ PAIRED(a_loss_on_demand_is_a_message_that_never_comes) {
         must(sv_send(&a, i, 0, 1, IBV_SEND_SIGNALED) == 0);
         must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
     }
-    must(sv_poll(b.rcq).wr_id == 1 && sv_poll(b.rcq).wr_id == 2);
-    assert_int_equal(b.buf[0], 5);
+    must_data(sv_poll(b.rcq).wr_id == 1 && sv_poll(b.rcq).wr_id == 2);
+    must_data_equal(b.buf[0], 5);
     assert_int_equal(ud_drops(&a, SOFT_DROP_ON_DEMAND), 3);
 }
 

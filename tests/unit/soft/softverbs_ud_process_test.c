@@ -54,7 +54,7 @@ static void ask_all(void (*fn)(int fd)) {
         must(sv_recv(&e, i, 8192, 4136) == 0);
         ud_send(&e, ah, qpn, 0, bytes);
         struct ibv_wc wc = sv_poll(e.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.byte_len == bytes + GRH && wc.src_qp == qpn);
+        sv_right(wc, wc.byte_len == bytes + GRH && wc.src_qp == qpn);
         sv_check(e.buf + 8192 + GRH, bytes, i);
     }
     sv_tell(child.fd, 1);
@@ -100,15 +100,15 @@ TEST(what_was_sent_before_a_death_arrives_and_nothing_waits_for_the_dead) {
         must(sv_recv(&e, i, 0, 64) == 0);
     sv_tell(child.fd, e.qp->qp_num);
     uint32_t qpn = sv_hear(child.fd);
-    must(sv_poll(e.rcq).wr_id ==
-         0); /* so its ring is here; a datagram in one that was not offered is lost */
+    must_data(sv_poll(e.rcq).wr_id ==
+              0); /* so its ring is here; a datagram in one that was not offered is lost */
     sv_tell(child.fd, 1);
     (void)sv_hear(child.fd);
     ud_send(&e, ah, qpn, 0, 8);
     must(kill(child.pid, SIGKILL) == 0);
     must(sv_join(&child) == SIGKILL);
     for (unsigned i = 1; i < 10; i++)
-        must(sv_poll(e.rcq).wr_id == i);
+        must_data(sv_poll(e.rcq).wr_id == i);
     for (unsigned i = 0; i < 500; i++)
         ud_send(&e, ah, qpn, 0, 8);
     sv_until(ud_ins(&e) == 0);
@@ -147,7 +147,7 @@ TEST(a_receiver_that_stands_still_holds_nobody_up_for_long) {
     must(ud_drops(&e, SOFT_DROP_NO_ROOM) >= 2000 - SOFT_UD_SLOTS);
     must(sv_recv(&other, 5, 0, 64) == 0);
     ud_send(&e, ah, other.qp->qp_num, 0, 8);
-    must(sv_poll(other.rcq).wr_id == 5);
+    must_data(sv_poll(other.rcq).wr_id == 5);
     must(kill(child.pid, SIGKILL) == 0);
     must(sv_join(&child) == SIGKILL);
     must(soft_destroy_ah(ah) == 0);
@@ -214,14 +214,14 @@ TEST(a_peer_that_scribbles_over_its_rings_harms_nobody_else) {
         int n = ibv_poll_cq(e.rcq, 1, &wc);
         must(n >= 0);
         if (n == 1)
-            must(wc.status == IBV_WC_SUCCESS && wc.byte_len <= 512);
+            sv_right(wc, wc.byte_len <= 512);
         (void)sv_recv(&e, 1, 4096, 512);
         if (i % 100 == 0)
             ud_send(&e, ah, qpn, 0, 8);
     }
     (void)sv_hear(child.fd);
     for (size_t i = 0; i < 65536; i++)
-        must((i >= 4096 && i < 4096 + 512) || e.buf[i] == 0x33);
+        must_data((i >= 4096 && i < 4096 + 512) || e.buf[i] == 0x33);
     must(kill(child.pid, SIGKILL) == 0);
     must(sv_join(&child) == SIGKILL);
     sv_until(ud_ins(&e) == 0);

@@ -52,15 +52,15 @@ TEST(a_datagram_arrives_behind_its_grh) {
     wr.imm_data = 0xaabbccdd;
     must(ud_post(&a, &wr) == 0);
     struct ibv_wc wc = sv_poll(a.scq);
-    assert_int_equal(wc.wr_id, 5);
+    must_data_equal(wc.wr_id, 5);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     wc = sv_poll(b.rcq);
-    assert_int_equal(wc.wr_id, 7);
+    must_data_equal(wc.wr_id, 7);
     assert_int_equal(wc.status, IBV_WC_SUCCESS);
     assert_int_equal(wc.opcode, IBV_WC_RECV);
-    assert_int_equal(wc.byte_len, GRH + 100);
+    must_data_equal(wc.byte_len, GRH + 100);
     assert_int_equal(wc.wc_flags, IBV_WC_GRH | IBV_WC_WITH_IMM);
-    assert_int_equal(wc.imm_data, 0xaabbccdd);
+    must_data_equal(wc.imm_data, 0xaabbccdd);
     assert_int_equal(wc.src_qp, a.qp->qp_num);
     assert_int_equal(wc.qp_num, b.qp->qp_num);
     assert_int_equal(wc.sl, 3);
@@ -84,7 +84,7 @@ PAIRED(every_size_arrives) {
         must(sv_recv(&b, bytes, 0, GRH + MTU) == 0);
         ud_send(&a, ah, b.qp->qp_num, 0, bytes);
         struct ibv_wc wc = sv_poll(b.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.wr_id == bytes && wc.byte_len == GRH + bytes);
+        sv_right(wc, wc.wr_id == bytes && wc.byte_len == GRH + bytes);
         sv_check(b.buf + GRH, bytes, bytes);
     }
 }
@@ -106,7 +106,7 @@ PAIRED(payload_is_gathered_and_scattered_and_inline_is_taken_at_once) {
             memset(a.buf, 0, 300);
         must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
         struct ibv_wc wc = sv_poll(b.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.byte_len == GRH + bytes);
+        sv_right(wc, wc.byte_len == GRH + bytes);
         uint8_t got[700];
         memcpy(got, b.buf, 30);
         memcpy(got + 30, b.buf + 1000, 100);
@@ -140,7 +140,7 @@ PAIRED(lists_keep_their_order) {
             must(sv_poll(a.scq).status == IBV_WC_SUCCESS);
         struct ibv_wc wc;
         while (ibv_poll_cq(b.rcq, 1, &wc) == 1) {
-            must(wc.status == IBV_WC_SUCCESS && wc.imm_data == seen);
+            sv_right(wc, wc.imm_data == seen);
             seen++;
             must(sv_recv(&b, seen, 0, GRH + 8) == 0);
         }
@@ -175,8 +175,8 @@ PAIRED(without_a_receive_a_datagram_is_dropped) {
     must(sv_recv(&b, 1, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 1, 1);
     struct ibv_wc wc = sv_poll(b.rcq);
-    must(wc.status == IBV_WC_SUCCESS && wc.byte_len == GRH + 1);
-    assert_int_equal(b.buf[GRH], 2);
+    sv_right(wc, wc.byte_len == GRH + 1);
+    must_data_equal(b.buf[GRH], 2);
     assert_int_equal(ud_drops(&b, SOFT_DROP_NO_RECEIVE), 2);
 }
 
@@ -207,11 +207,11 @@ PAIRED(too_long_for_the_receive_or_the_mtu_goes_nowhere) {
     ud_send(&a, ah, b.qp->qp_num, 0, 9);
     sv_until(ud_dropped(&b, SOFT_DROP_TOO_LONG, 1));
     for (int i = 0; i < 128; i++)
-        assert_int_equal(b.buf[i], 0x77);
+        must_data_equal(b.buf[i], 0x77);
     ud_send(&a, ah, b.qp->qp_num, 0, MTU + 1); /* as the specification has it: no error either */
     assert_int_equal(ud_drops(&a, SOFT_DROP_TOO_LONG), 1);
     ud_send(&a, ah, b.qp->qp_num, 0, 8); /* the receive is still there */
-    must(sv_poll(b.rcq).byte_len == GRH + 8);
+    must_data(sv_poll(b.rcq).byte_len == GRH + 8);
 }
 
 TEST(where_nobody_listens_a_send_succeeds) {
@@ -284,7 +284,7 @@ TEST(before_rtr_and_after_an_error_nothing_is_received) {
     ud_start(&b, UD_QKEY); /* and from the beginning */
     must(sv_recv(&b, 3, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
-    must(sv_poll(b.rcq).wr_id == 3);
+    must_data(sv_poll(b.rcq).wr_id == 3);
     must(soft_destroy_ah(ah) == 0);
     sv_unpair(&a, &b);
 }
@@ -443,7 +443,7 @@ TEST(an_armed_queue_wakes_its_sleeper) {
         must(ibv_req_notify_cq(b.rcq, 0) == 0 && ibv_poll_cq(b.rcq, 1, &wc) == 0);
         ud_send(&a, ah, b.qp->qp_num, 0, 8);
         must(sv_cq_event(b.channel) == b.rcq);
-        must(sv_poll(b.rcq).wr_id == i);
+        must_data(sv_poll(b.rcq).wr_id == i);
     }
     must(soft_destroy_ah(ah) == 0);
     sv_unpair(&a, &b);
@@ -466,7 +466,7 @@ TEST(many_senders_reach_one_receiver_and_one_sender_many) {
         must(wc.status == IBV_WC_SUCCESS && wc.src_qp == ends[i].qp->qp_num);
         ud_send(&hub, ah, ends[i].qp->qp_num, 0, 8);
         wc = sv_poll(hub.rcq);
-        must(wc.status == IBV_WC_SUCCESS && wc.wr_id == i && wc.qp_num == ends[i].qp->qp_num);
+        sv_right(wc, wc.wr_id == i && wc.qp_num == ends[i].qp->qp_num);
     }
     must(ud_ways(&hub) <= SOFT_UD_WAYS);
     must(ud_ins(&hub) <= SOFT_UD_INS_PEER);
@@ -501,7 +501,7 @@ TEST(a_shared_receive_queue_serves_datagrams) {
     struct ibv_recv_wr recv = {.wr_id = 3, .sg_list = &sge, .num_sge = 1}, *bad;
     must(soft_post_srq_recv(srq, &recv, &bad) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
-    must(sv_poll(b.rcq).wr_id == 3);
+    must_data(sv_poll(b.rcq).wr_id == 3);
     must(soft_destroy_qp(b.qp) == 0 && soft_destroy_srq(srq) == 0 && soft_destroy_ah(ah) == 0);
     b.qp = NULL;
     sv_unpair(&a, &b);
@@ -512,7 +512,7 @@ PAIRED(a_destroyed_qp_leaves_no_completion_behind) {
     for (uint64_t i = 0; i < 4; i++)
         must(sv_recv(&b, i, 0, 64) == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
-    must(sv_poll(b.rcq).wr_id == 0);
+    must_data(sv_poll(b.rcq).wr_id == 0);
     ud_send(&a, ah, b.qp->qp_num, 0, 8);
     must(soft_destroy_qp(b.qp) == 0);
     b.qp = NULL;

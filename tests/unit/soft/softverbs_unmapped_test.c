@@ -85,7 +85,7 @@ static const size_t sizes[] = {1, 100, 400, 20000, 100000};
 
 static void expect(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status) {
     struct ibv_wc wc = sv_poll(cq);
-    must(wc.wr_id == wr_id);
+    must_data(wc.wr_id == wr_id);
     if (wc.status != status)
         fprintf(stderr, "status %d, not %d\n", wc.status, status);
     must(wc.status == status);
@@ -243,7 +243,7 @@ static void over_tcp(enum access what, bool is_message, size_t bytes, enum gone 
     else
         must(ask(&p.a, what, &m, bytes) == 0);
     struct ibv_wc wc = sv_poll(p.a.scq);
-    must(wc.wr_id == 20);
+    must_data(wc.wr_id == 20);
     if (wc.status != IBV_WC_REM_OP_ERR)
         fprintf(stderr, "status %d\n", wc.status);
     must(wc.status == IBV_WC_REM_OP_ERR);

@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/rows.h"
 #include "support/verdict.h"
+#include "support/verdict_event.h"
 
 static char said[200];
 
@@ -34,7 +36,9 @@ static int ends_with(void (*what)(void)) {
         have += (size_t)n;
     said[have] = 0;
     close(fd[0]);
-    return wait_exit(pid);
+    int status; /* wait_exit() would be told of it */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 static void fails_otherwise(void) {
@@ -63,3 +67,81 @@ TEST(any_other_failure_keeps_its_status) {
     assert_int_equal(ends_with(fails_otherwise), 3);
     assert_string_equal(said, "");
 }
+
+/* ---- what else is wrong data ----------------------------------------------------------------------- */
+
+static void counts(void) {
+    must_data_equal(4u, 4);
+    must_data_equal(2 + 1, 4);
+}
+
+static void compares(void) {
+    must_data_bytes("the same", "the same", 9);
+    must_data_bytes("this one", "this, no", 9);
+}
+
+static void asks(void) {
+    must_data(1 == 1);
+    must_data(1 == 2);
+}
+
+static void has_one_too_many(void) {
+    verdict_event(&(sluice_event){.type = SLUICE_MESSAGE}, SLUICE_CLOSED);
+    exit(1);
+}
+
+static void has_one_more(void) {
+    verdict_event(&(sluice_event){.type = SLUICE_REPLY}, 0);
+    exit(1);
+}
+
+static void waits_in_vain(void) {
+    verdict_event(NULL, SLUICE_REQUEST);
+    exit(1);
+}
+
+static void hears_of_an_end(void) {
+    verdict_event(&(sluice_event){.type = SLUICE_CLOSED}, SLUICE_MESSAGE);
+    verdict_event(&(sluice_event){.type = SLUICE_MESSAGE}, SLUICE_SENT); /* in any order */
+    verdict_event(NULL, SLUICE_CLOSED);
+    exit(3);
+}
+
+struct verdict {
+    void (*what)(void);
+    int status;
+    const char *says;
+};
+
+/* In a program that counts by itself, and in one that would end with a status of its own. */
+static void is_judged(void **state) {
+    const struct verdict *v = *state;
+    must_end_process = true;
+    int status = ends_with(v->what);
+    must_end_process = false;
+    assert_int_equal(status, v->status);
+    if (v->says)
+        assert_non_null(strstr(said, v->says));
+    else
+        assert_null(strstr(said, "wrong data"));
+}
+
+/* What waited for such a child has seen it as well. */
+static void has_such_a_child(void) {
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+        saw_it_and_is_a_peer();
+    exit(wait_exit(pid) == VERDICT_WRONG_DATA ? 1 : 2);
+}
+
+#define VERDICT(what, status, says) ROW(what, is_judged, verdict, what, status, says)
+
+TEST_CASES(VERDICT(counts, VERDICT_WRONG_DATA, ": 2 + 1 is 3, not 4"),
+           VERDICT(compares, VERDICT_WRONG_DATA, "byte 4 of 9 is 0x20, not 0x2c"),
+           VERDICT(asks, VERDICT_WRONG_DATA, ": 1 == 2"),
+           VERDICT(has_one_too_many, VERDICT_WRONG_DATA, "a MESSAGE came, expected CLOSED"),
+           VERDICT(has_one_more, VERDICT_WRONG_DATA, "a REPLY came, expected nothing"),
+           VERDICT(waits_in_vain, VERDICT_WRONG_DATA, "no REQUEST came"),
+           VERDICT(hears_of_an_end, 3, NULL),
+           VERDICT(has_such_a_child, VERDICT_WRONG_DATA, "a child saw it"));
