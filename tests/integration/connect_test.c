@@ -272,7 +272,7 @@ BOTH_MODES(a_stopped_peer_is_given_up_and_served_when_it_continues) {
     bool writable = false;
     while (back < sent || outcomes < sent || !writable) {
         struct note note;
-        must(side_next(&side, &note, LIMIT_NS));
+        must_data(side_next(&side, &note, LIMIT_NS));
         if (note.event.type == SLUICE_MESSAGE)
             must(it_matches(note.msg, 1000, back++));
         else if (note.event.type == SLUICE_SENT) {

@@ -90,7 +90,7 @@ BOTH_MODES(one_writable_for_every_time_the_window_was_full) {
             kill(peer.pid, SIGCONT);
             while (counts.outcomes < sent || counts.received < sent || counts.writables < episode) {
                 struct note note;
-                must(side_next(&side, &note, LIMIT_NS));
+                must_data(side_next(&side, &note, LIMIT_NS));
                 count(&counts, &note, 700);
             }
             struct note note; /* of the times it was full in between, which may be told of later */
@@ -144,7 +144,7 @@ BOTH_MODES(few_credits_carry_large_messages_both_ways) {
             sent += status == 0;
         }
         struct note note;
-        must(side_next(&side, &note, LIMIT_NS));
+        must_data(side_next(&side, &note, LIMIT_NS));
         full = full && note.event.type != SLUICE_WRITABLE;
         count(&counts, &note, 100000);
     }

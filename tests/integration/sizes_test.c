@@ -21,7 +21,7 @@ static void round_trip(struct side *side, sluice_session session, size_t bytes, 
     bool sent = false, back = false;
     while (!sent || !back) {
         struct note note;
-        must(side_next(side, &note, LIMIT_NS));
+        must_data(side_next(side, &note, LIMIT_NS));
         if (note.event.type == SLUICE_SENT) {
             must(note.event.status == 0);
             must_data(!sent && note.event.tag == seed && note.event.bytes == bytes);
@@ -137,7 +137,7 @@ BOTH_MODES(a_mixed_stream_keeps_its_order_both_ways) {
             sent += status == 0;
         }
         struct note note;
-        must(side_next(&side, &note, LIMIT_NS));
+        must_data(side_next(&side, &note, LIMIT_NS));
         if (note.event.type == SLUICE_MESSAGE) {
             must(it_matches(note.msg, it_mixed(received), received));
             received++;

@@ -57,7 +57,8 @@ static void take(const struct note *note) {
         break;
     }
     case SLUICE_MESSAGE:
-        must(it_matches(note->msg, BYTES, i) && !storm.dials[i].back);
+        must_data(it_matches(note->msg, BYTES, i));
+        must_data(!storm.dials[i].back);
         storm.dials[i].back = true;
         storm.messages++;
         break;

@@ -50,6 +50,15 @@ bool peer_ready(struct peer *peer) {
     return p.revents != 0 || memchr(peer->buffer, '\n', peer->held) != NULL;
 }
 
+/* It has nothing more to say; what it is joined with is left. */
+static void peer_ended(struct peer *peer) {
+    siginfo_t info;
+    must(waitid(P_PID, (id_t)peer->pid, &info, WEXITED | WNOWAIT) == 0);
+    if (info.si_code == CLD_EXITED && info.si_status == VERDICT_WRONG_DATA)
+        verdict_wrong_data("a peer saw it");
+    must(!"a word of the peer before its end");
+}
+
 const char *peer_line(struct peer *peer) {
     uint64_t until = sluice_now() + 4 * LIMIT_NS;
     for (;;) {
@@ -68,7 +77,9 @@ const char *peer_line(struct peer *peer) {
         if (p.revents) {
             ssize_t n =
                 read(peer->out, peer->buffer + peer->held, sizeof peer->buffer - peer->held);
-            must(n > 0); /* it ended without a word */
+            if (n == 0)
+                peer_ended(peer);
+            must(n > 0);
             peer->held += (size_t)n;
         }
         must(sluice_now() < until);

@@ -164,7 +164,7 @@ WITH(opened, twelve_sessions_land_four_on_each_loop) {
     }
     for (int k = 0; k < 12; k++)
         assert_int_equal(sluice_send_copy(t->dialed.sessions[k], &k, sizeof k, NULL), 0);
-    UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages == 12);
+    UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages >= 12);
     for (int i = 0; i < LOOPS; i++)
         must_data_equal(t->seen[i].messages, 4);
 }
@@ -249,7 +249,7 @@ WITH(opened, sessions_outlive_the_listener_on_their_loops) {
     listen_on(t, &t->loop[2], 1, NULL, 0);
     for (int k = 0; k < 6; k++)
         assert_int_equal(sluice_send_copy(t->dialed.sessions[k], &k, sizeof k, NULL), 0);
-    UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages == 6);
+    UNTIL(t, t->seen[0].messages + t->seen[1].messages + t->seen[2].messages >= 6);
     for (int i = 0; i < LOOPS; i++)
         must_data_equal(t->seen[i].messages, 2);
 }
