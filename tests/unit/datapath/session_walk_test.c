@@ -81,6 +81,9 @@ static struct walk {
     struct end ends[2][SESSIONS]; /* of a, of b */
     uint64_t keepalive_ns;        /* off, no word of its own helps what stands still */
     bool sleepers;                /* sides sleep now and then */
+    bool unconfirmed;             /* a listener's session breaks before it is confirmed */
+    bool sleeps_first;            /* the listener, when a dialer is up */
+    bool one_way;                 /* only dialers send, tag nothing, and have a window of bytes */
     unsigned asleep[2];           /* steps that a side has still to sleep */
     const char *plan;
     char plan_text[256];
@@ -307,19 +310,16 @@ static void choose_plan(void) {
         "cm_in=RTU loss",  "cm_in=REP delay=2ms",  "cm_in=REQ delay=1ms",
         "cm_in=DREQ loss", "cm_in=RTU delay=20ms", "id=* after=ESTABLISHED event=ADDR_CHANGE"};
     unsigned at = 1 + (unsigned)(next(2) ? next(80) : next(6));
-    const char *confirmation = next(3) ? "" : "cm_in=RTU loss; ";
-    switch (next(8)) {
+    switch (next(10)) {
     case 0:
     case 1:
         snprintf(w.plan_text, sizeof w.plan_text, "%s", cm[next(sizeof cm / sizeof *cm)]);
         break;
     case 2:
-        snprintf(w.plan_text, sizeof w.plan_text, "%sqp=* send=%u status=%s", confirmation, at,
-                 errors[next(4)]);
+        snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u status=%s", at, errors[next(4)]);
         break;
     case 3:
-        snprintf(w.plan_text, sizeof w.plan_text, "%sqp=* recv=%u status=LOC_PROT_ERR",
-                 confirmation, at);
+        snprintf(w.plan_text, sizeof w.plan_text, "qp=* recv=%u status=LOC_PROT_ERR", at);
         break;
     case 4:
         snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u..%u delay=500us; cm_in=RTU loss",
@@ -327,6 +327,11 @@ static void choose_plan(void) {
         break;
     case 5:
         snprintf(w.plan_text, sizeof w.plan_text, "call=reg_mr n=%u errno=ENOMEM", 1 + at % 8);
+        break;
+    case 6: /* the listener sees what came and that it broke, and not that the dialer was up */
+        w.sleepers = w.sleeps_first = w.unconfirmed = true;
+        snprintf(w.plan_text, sizeof w.plan_text,
+                 "cm_in=RTU loss; qp=* recv=%u status=LOC_PROT_ERR", 2 + at % 6);
         break;
     default:
         w.plan_text[0] = '\0';
@@ -337,7 +342,9 @@ static void choose_plan(void) {
 
 static void choose_ways(void) {
     w.keepalive_ns = next(2) ? KEEPALIVE_NS : SLUICE_OFF;
-    w.sleepers = next(2) != 0;
+    w.sleepers |= next(2) != 0;
+    w.sleeps_first |= next(2) != 0;
+    w.one_way = !w.unconfirmed && next(4) == 0;
     for (unsigned who = 0; who < 2; who++)
         for (unsigned i = 0; i < SESSIONS; i++) {
             struct end *end = &w.ends[who][i];
@@ -345,6 +352,17 @@ static void choose_ways(void) {
             end->sizes = (enum sizes)next(SIZES_KINDS);
             end->talks = next(2) != 0;
             end->silent = next(4) == 0;
+            if (w.unconfirmed) {
+                end->tags = TAGS_ALL;
+                end->sizes = SIZES_SMALL;
+                end->silent = false;
+            }
+            if (!w.one_way)
+                continue;
+            end->tags = TAGS_NONE;
+            end->sizes = next(2) ? SIZES_MIXED : SIZES_SMALL_AND_LARGE;
+            end->talks = false;
+            end->silent = who == 0;
         }
 }
 
@@ -378,8 +396,9 @@ static void dial(unsigned i) {
     struct end *end = &w.ends[1][i];
     const sluice_link_options link = {.arg = (void *)(uintptr_t)i,
                                       .keepalive_ns = w.keepalive_ns,
-                                      .window_messages = next(2) ? 0 : 1 + (uint32_t)next(8),
-                                      .window_bytes = next(2) ? 0 : 1 + next(40000)};
+                                      .window_messages =
+                                          w.one_way || next(2) ? 0 : 1 + (uint32_t)next(8),
+                                      .window_bytes = w.one_way || !next(2) ? 1 + next(40000) : 0};
     memcpy(w.p.address, w.addresses[i], sizeof w.p.address);
     pair_dial(&w.p, &link);
     end->handle = w.p.b.session;
@@ -559,7 +578,7 @@ static void walk(uint64_t seed) {
     for (unsigned i = 0; i < SESSIONS; i++)
         if (next(4) != 0)
             dial(i);
-    if (w.sleepers && next(2)) { /* the listener, before it sees that the dialer is up */
+    if (w.sleepers && w.sleeps_first) { /* the listener, before it sees that the dialer is up */
         go_on_until(a_dial_is_up, "UP or CLOSED of a dial");
         w.asleep[0] = 30 + (unsigned)next(60);
     } else if (next(4) != 0) {
