@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     PROVE(text);
     memcpy(text, data, size);
     text[size] = 0;
-    if (parse(text, &name)) {
+    if (parse(text, -1, 0, &name)) { /* of any port space and port */
         bool reuse = name.reuse;
         name.reuse = false; /* what follows then only tells several apart */
         soft_cm_port_name_format(&name, 0, again);
