@@ -14,7 +14,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/verbs/qp.h"
 
-#define TELLER_BLOCK 16000u /* its queue pairs have the numbers from here on */
+#define TELLER_BLOCK 8000u /* its queue pairs have the numbers from here on */
 #define TELLER_QPN(n) (TELLER_BLOCK * SOFT_QP_BLOCK + (n))
 #define TELLER_TALKS 16u
 #define TELLER_NUMBERS 16u

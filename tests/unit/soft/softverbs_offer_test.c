@@ -58,7 +58,8 @@ TEST(a_stranger_cannot_put_the_true_offer_aside) {
     sv_until(offers_of(&waits) == 1 + STRANGERS); /* one of each process */
     must(sv_to_rtr(&waits, peer.qp->qp_num) == 0);
     must(sv_to_rts(&waits) == 0);
-    assert_int_equal(offers_of(&waits), 0);
+    assert_in_range(offers_of(&waits), 0,
+                    STRANGERS); /* the peer's is taken; theirs may come again */
     must(sv_recv(&peer, 1, 0, 64) == 0);
     must(sv_send(&waits, 2, 0, 64, IBV_SEND_SIGNALED) == 0);
     assert_int_equal(sv_poll(peer.rcq).status, IBV_WC_SUCCESS);
