@@ -13,6 +13,7 @@
 static void add(struct pool *pool, struct sluice_msg *msg) {
     unsigned size_class = msg->size_class;
     pool->out--;
+    pool->came_back++;
     if (spans_give(&pool->spans[size_class], msg) || (pool->waits_for.wanted >> size_class & 1))
         pool->waits_for.news = true;
 }

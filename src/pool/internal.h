@@ -45,7 +45,8 @@ struct pool {
         bool everywhere; /* every thread has seen the flag since it was set */
         uint32_t round;  /* how often it was set */
     } waits_for;
-    uint64_t out; /* lock: buffers, and mappings of their own, that are in no list */
+    uint64_t out;       /* lock: buffers, and mappings of their own, that are in no list */
+    uint64_t came_back; /* lock: how many came into a list again, ever */
     void (*wake)(void *arg);
     void *wake_arg;
     _Atomic uint64_t alloc_waits, alloc_wakeups;

@@ -197,14 +197,15 @@ uint64_t pool_in_use(const struct pool *pool);
  * call the pool.
  */
 void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg); /* before it is used */
-void pool_wait(struct pool *pool, size_t bytes);
+uint64_t pool_wait(struct pool *pool, size_t bytes); /* what pool_may_return() is to be given */
 /* A thread waits: the buffers of this cache (may be NULL) go to all, and wake is called if that may help. Its owner. */
 void pool_has_waiters(struct pool *pool, struct pool_cache *cache);
 /*
- * After a failed attempt: whether memory may come back by itself. False: no buffer is handed out (except
- * those that pool_note() counts), no cache has a free one, or the device is gone. Any thread.
+ * After the attempt that followed pool_wait(), which returned came_back, and failed: whether another may succeed. True:
+ * some memory came back since, for which wake was called or is about to be, or some is out that may still come back.
+ * False: no buffer is out (except those that pool_note() counts) or in a cache, or the device is gone. Any thread.
  */
-bool pool_may_return(struct pool *pool);
+bool pool_may_return(struct pool *pool, uint64_t came_back);
 /* Whether free buffers lie in it, or are on their way back to it. Any thread, while it is open. */
 bool pool_cache_has(const struct pool_cache *cache);
 /* The owner: all of them go to the shared lists, and a waiting thread is woken if that may help. */

@@ -151,6 +151,7 @@ void refill_put_large(struct pool *pool, struct sluice_msg *msg) {
     pthread_mutex_lock(&pool->lock);
     larges_keep(&pool->larges, msg->home);
     pool->out--;
+    pool->came_back++;
     pool->waits_for.news = true;
     bool many = pool->larges.kept_count > LARGE_KEPT_MAX || pool->larges.kept_bytes > keep_bytes;
     pthread_mutex_unlock(&pool->lock);

@@ -28,7 +28,7 @@ void pool_on_wake(struct pool *pool, void (*wake)(void *arg), void *arg) {
     pool->wake_arg = arg;
 }
 
-void pool_wait(struct pool *pool, size_t bytes) {
+uint64_t pool_wait(struct pool *pool, size_t bytes) {
     unsigned size_class = bytes > CLASS_BYTES_MAX ? POOL_CLASSES : class_of(bytes);
     atomic_fetch_add_explicit(&pool->alloc_waits, 1, memory_order_relaxed);
     pthread_mutex_lock(&pool->lock);
@@ -40,14 +40,16 @@ void pool_wait(struct pool *pool, size_t bytes) {
     pool->waits_for.wanted |= (uint64_t)1 << size_class;
     bool everywhere = pool->waits_for.everywhere;
     uint32_t round = pool->waits_for.round;
+    uint64_t came_back = pool->came_back;
     pthread_mutex_unlock(&pool->lock);
     if (everywhere) /* the barrier is dear for all threads */
-        return;
+        return came_back;
     barrier_everywhere();
     pthread_mutex_lock(&pool->lock);
     if (pool->waits_for.round == round)
         pool->waits_for.everywhere = true;
     pthread_mutex_unlock(&pool->lock);
+    return came_back;
 }
 
 void pool_wake(struct pool *pool) {
@@ -87,13 +89,17 @@ void pool_cache_flush(struct pool_cache *cache) {
         pool_has_waiters(cache->pool, cache);
 }
 
-bool pool_may_return(struct pool *pool) {
+/*
+ * All under the lock, so that nothing comes back between two questions. A buffer that a thread is about to return still
+ * counts as out. If none came back since the waiter began to wait, the attempt found as little as there is now. If one
+ * did, the thread that returned it looks at the flag after that, and wakes if no other is out.
+ */
+bool pool_may_return(struct pool *pool, uint64_t came_back) {
     if (!atomic_load(&pool->budget.pd))
         return false;
-    bool cached = false;
     pthread_mutex_lock(&pool->lock);
-    for (const struct pool_cache *cache = pool->caches; cache && !cached; cache = cache->next)
-        cached = pool_cache_has(cache);
+    bool may = pool->came_back != came_back ||
+               pool->out > atomic_load_explicit(&pool->note, memory_order_relaxed);
     pthread_mutex_unlock(&pool->lock);
-    return cached || pool_in_use(pool) > atomic_load_explicit(&pool->note, memory_order_relaxed);
+    return may;
 }

@@ -75,14 +75,14 @@ static void ask_caches(struct sluice_node *n) {
 
 static int try_again(struct sluice_node *n, size_t bytes, struct sluice_msg **out, uint64_t *seen) {
     *seen = atomic_load(&n->memory_back);
-    pool_wait(n->pool, bytes);
+    uint64_t came_back = pool_wait(n->pool, bytes);
     ask_caches(n);
     *out = message_get(n->pool, bytes);
     if (*out)
         return SLUICE_OK;
     if (errno == EMSGSIZE)
         return SLUICE_EMSGSIZE;
-    return pool_may_return(n->pool) ? SLUICE_EAGAIN : SLUICE_ENOMEM;
+    return pool_may_return(n->pool, came_back) ? SLUICE_EAGAIN : SLUICE_ENOMEM;
 }
 
 int alloc_wait_get(struct sluice_node *n, size_t bytes, struct sluice_msg **out) {

@@ -147,14 +147,15 @@ POOL_TEST(who_waits_in_vain_is_told_when_nothing_is_left_to_come_back) {
     pool_flush(a);
     atomic_fetch_add(pool_note(pool), 1);
     assert_null(pool_get(pool, NULL, 1900 * KIB));
-    pool_wait(pool, 1900 * KIB);
+    uint64_t came_back = pool_wait(pool, 1900 * KIB);
     assert_null(pool_get(pool, NULL, 1900 * KIB));
-    assert_true(pool_may_return(pool));
+    assert_true(pool_may_return(pool, came_back));
     assert_int_equal(woken, 0);
     pool_put(pool, b, msg); /* the span it is in is not empty */
     assert_int_equal(woken, 1);
+    came_back = pool_wait(pool, 1900 * KIB);
     assert_null(pool_get(pool, NULL, 1900 * KIB));
-    assert_false(pool_may_return(pool));
+    assert_false(pool_may_return(pool, came_back));
     pool_put(pool, a, for_good);
     pool_cache_close(a);
     pool_cache_close(b);
@@ -210,7 +211,9 @@ POOL_TEST(who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay) {
     assert_int_equal(woken, 0);
     pool_noted(pool, a);
     assert_int_equal(woken, 1);
-    assert_false(pool_may_return(pool));
+    uint64_t came_back = pool_wait(pool, 1900 * KIB);
+    assert_null(pool_get(pool, NULL, 1900 * KIB));
+    assert_false(pool_may_return(pool, came_back));
     pool_put(pool, a, stays);
     pool_cache_close(a);
     fake_pool_close(pool);
@@ -256,6 +259,45 @@ POOL_TEST(growth_for_one_wakes_who_waits) {
         pool_put(pool, NULL, held[--count]);
     free(held);
     fake_pool_close(pool);
+}
+
+/*
+ * All that was out comes back between an attempt and the question whether there is hope. One row for each state in which
+ * the thread that returns may be then: it woke, another began to wait after that, and it has not looked at the flag yet.
+ */
+POOL_TEST(what_came_back_after_the_attempt_is_hope) {
+    for (int way = 0; way < 3; way++) {
+        struct pool *pool = starving_pool(2 * MIB);
+        struct pool_cache *a = pool_cache_open(pool);
+        size_t count;
+        struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
+        struct sluice_msg *last = held[--count];
+        if (way == 2)
+            while (count > 0)
+                pool_put(pool, NULL, held[--count]);
+        assert_null(pool_get(pool, NULL, MIB + 1000 * KIB));
+        uint64_t came_back = pool_wait(pool, MIB + 1000 * KIB);
+        assert_null(pool_get(pool, NULL, MIB + 1000 * KIB));
+        if (way == 2) {
+            depot_give(pool, last); /* what a return does first */
+            assert_int_equal(woken, 0);
+        } else {
+            pool_put(pool, NULL, last);
+            while (count > 0)
+                pool_put(pool, NULL, held[--count]);
+            assert_int_equal(woken, 1);
+        }
+        if (way == 1)
+            pool_wait(pool, 64);
+        assert_true(pool_may_return(pool, came_back));
+        if (way == 2)
+            atomic_fetch_add(&pool->puts[last->size_class], 1);
+        assert_non_null(last = pool_get(pool, NULL, MIB + 500 * KIB));
+        pool_put(pool, NULL, last);
+        pool_cache_close(a);
+        free(held);
+        fake_pool_close(pool);
+    }
 }
 
 /* ---- whatever happens -------------------------------------------------------------------------- */
