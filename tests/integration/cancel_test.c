@@ -215,12 +215,12 @@ static void *poll_on(void *arg) {
     return NULL;
 }
 
-/* b, until the application was called at a once more. */
-static void drive(struct couple *c) {
+/* b, until the application was called at a more often than before. */
+static void drive(struct couple *c, unsigned before) {
     struct note note;
-    for (unsigned before = atomic_load(&whole); atomic_load(&whole) == before;)
+    while (atomic_load(&whole) == before)
         if (side_next(&c->b, &note, MS)) {
-            must(note.event.type == SLUICE_UP);
+            must(side_is(&note, SLUICE_UP));
             must(side_send(&c->b, c->at_b, 100, 1, 0) == 0);
         }
 }
@@ -244,9 +244,10 @@ BOTH_MODES(a_handler_and_a_key_lookup_are_not_left_halfway) {
     while (!atomic_load(&came)) {
         pthread_t thread;
         void *result;
+        unsigned before = atomic_load(&whole);
         if (!handlers)
             must(pthread_create(&thread, NULL, poll_on, c.a.loop) == 0);
-        drive(&c);
+        drive(&c, before);
         if (handlers)
             continue; /* a worker goes on */
         must(pthread_join(thread, &result) == 0);

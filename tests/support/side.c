@@ -191,6 +191,17 @@ bool side_next(struct side *side, struct note *out, uint64_t limit_ns) {
     }
 }
 
+bool side_is(const struct note *note, sluice_event_type type) {
+    if (note->event.type == type)
+        return true;
+    fprintf(stderr, "%s (status %d, %s: %s), expected %s\n", sluice_event_name(note->event.type),
+            note->event.status, sluice_reason_text(note->event.reason),
+            note->event.type == SLUICE_CLOSED ? note->info.close_text : "",
+            sluice_event_name(type));
+    verdict_event(&note->event, (int)type);
+    return false;
+}
+
 struct note side_expect(struct side *side, sluice_event_type type) {
     struct note note;
     if (!side_next(side, &note, LIMIT_NS)) {
@@ -198,14 +209,7 @@ struct note side_expect(struct side *side, sluice_event_type type) {
         verdict_event(NULL, (int)type);
         must(!"an event");
     }
-    if (note.event.type != type) {
-        fprintf(stderr, "%s (status %d, %s: %s), expected %s\n", sluice_event_name(note.event.type),
-                note.event.status, sluice_reason_text(note.event.reason),
-                note.event.type == SLUICE_CLOSED ? note.info.close_text : "",
-                sluice_event_name(type));
-        verdict_event(&note.event, (int)type);
-        must(!"the right event");
-    }
+    must(side_is(&note, type));
     return note;
 }
 

@@ -105,6 +105,8 @@ void note_free(struct note *note);
 bool side_next(struct side *side, struct note *out, uint64_t limit_ns);
 /* The next event, which is of this type. */
 struct note side_expect(struct side *side, sluice_event_type type);
+/* Whether it is of this type; if not, says what it is. */
+bool side_is(const struct note *note, sluice_event_type type);
 /* CLOSED for this reason, and nothing else. */
 void side_expect_closed(struct side *side, sluice_reason reason);
 
