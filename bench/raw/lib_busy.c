@@ -8,7 +8,10 @@
  * end reads the other's memory (get). --plain: the same over plain TCP, by calls that wait; a get is a request of 64 bytes
  * whose answer is the memory.
  *
- *   lib-busy [--plain] [--load N] [--mode block|adaptive|spin] [--json] one-way|request|get BYTES SECONDS
+ *   lib-busy [--plain] [--load N] [--mode block|adaptive|spin] [--above BYTES] [--credits N] [--json]
+ *            one-way|request|get BYTES SECONDS
+ *
+ * --above: messages above so many bytes are announced, and not cut into frames; --credits: frames on their way.
  *
  * Prints nanoseconds, and how often the threads of both ends gave up their CPUs, and lost them, for a message.
  */
@@ -42,7 +45,8 @@ enum what { ONE_WAY, REQUEST, GET };
 
 static enum what what;
 static bool plain, json;
-static uint64_t bytes;
+static uint64_t bytes, above;
+static uint32_t credits;
 static uint32_t mode = SLUICE_IDLE_BLOCK;
 static double seconds;
 static uint64_t *taken;
@@ -249,7 +253,7 @@ static void open_end(struct end *e) {
     sluice_error error;
     if (sluice_open(&e->node,
                     SLUICE_NODE(.name = "lib-busy", .device = "soft", .workers = SLUICE_NO_WORKERS,
-                                .idle = mode),
+                                .idle = mode, .rendezvous_bytes = above),
                     &error) != 0 ||
         sluice_loop_open(e->node, &e->loop, &error) != 0 ||
         sluice_region_open(e->node, NULL, bytes, SLUICE_MAY_READ, &e->region, &error) != 0)
@@ -280,7 +284,8 @@ static void answer(struct end *e, int port_to) {
     sluice_listener listener;
     sluice_error error;
     open_end(e);
-    if (sluice_listen(e->node, "127.0.0.1:0", SLUICE_LINK(.loop = e->loop), &listener, &error) != 0)
+    if (sluice_listen(e->node, "127.0.0.1:0", SLUICE_LINK(.loop = e->loop, .credits = credits),
+                      &listener, &error) != 0)
         die("listen", error.text);
     int port = sluice_listener_port(listener);
     must(write(port_to, &port, sizeof port) == sizeof port, "write");
@@ -332,7 +337,8 @@ static void run_library(void) {
     sluice_error error;
     snprintf(address, sizeof address, "127.0.0.1:%d", port);
     open_end(&e);
-    if (sluice_dial(e.node, address, SLUICE_LINK(.loop = e.loop), &e.session, &error) != 0)
+    if (sluice_dial(e.node, address, SLUICE_LINK(.loop = e.loop, .credits = credits), &e.session,
+                    &error) != 0)
         die("dial", error.text);
     sluice_event event;
     while ((event = next(&e)).type != SLUICE_MESSAGE)
@@ -346,8 +352,8 @@ static void run_library(void) {
 /* ---- options ------------------------------------------------------------------------------------------------- */
 
 static int usage(void) {
-    fprintf(stderr, "usage: lib-busy [--plain] [--load N] [--mode block|adaptive|spin] [--json]"
-                    " one-way|request|get BYTES SECONDS\n");
+    fprintf(stderr, "usage: lib-busy [--plain] [--load N] [--mode block|adaptive|spin]"
+                    " [--above BYTES] [--credits N] [--json] one-way|request|get BYTES SECONDS\n");
     return 2;
 }
 
@@ -370,6 +376,10 @@ int main(int argc, char **argv) {
             json = true;
         else if (strcmp(argv[at], "--load") == 0 && at + 1 < argc)
             loads = (unsigned)strtoul(argv[++at], NULL, 0);
+        else if (strcmp(argv[at], "--above") == 0 && at + 1 < argc)
+            above = strtoull(argv[++at], NULL, 0);
+        else if (strcmp(argv[at], "--credits") == 0 && at + 1 < argc)
+            credits = (uint32_t)strtoul(argv[++at], NULL, 0);
         else if (strcmp(argv[at], "--mode") == 0 && at + 1 < argc && word(modes, argv[at + 1]) > 0)
             mode = (uint32_t)word(modes, argv[++at]);
         else
