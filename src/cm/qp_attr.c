@@ -71,8 +71,8 @@ static uint8_t depth(int device_max) {
 /* A listener can make a handshake with every peer; a dialer asks for it when it has something to say, or has to speak
  * first. */
 static uint32_t features(const struct cm *cm, const struct link_config *link) {
-    uint32_t bits =
-        PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS | PRIVATE_DATA_FEATURE_ANSWERS;
+    uint32_t bits = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS |
+                    PRIVATE_DATA_FEATURE_ANSWERS | PRIVATE_DATA_FEATURE_PIECES;
     if (cm->node->traits.shares)
         bits |= PRIVATE_DATA_FEATURE_SHARED;
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)

@@ -146,6 +146,8 @@ struct session_tx {
     struct msg_queue replies; /* the same of replies, which wait for no credit */
     uint64_t message_max;
     uint64_t rndv_above;     /* larger messages go by rendezvous; never below frame_payload */
+    uint64_t rpc_above;      /* the same of requests and replies */
+    uint64_t alone_max;      /* but not up to here while nothing else is on its way; 0: always */
     uint32_t frame_payload;  /* bytes of a message in one frame */
     uint16_t open_bytes;     /* the same where the frame lies open for more: coalesce_open() */
     uint16_t coalesce_bound; /* larger messages have a frame of their own; 0: all have */
@@ -156,6 +158,10 @@ struct session_rx {
     struct msg_queue held;      /* frames that came before UP, or while memory is short */
     struct sluice_msg *partial; /* message being put together from fragments */
     uint64_t partial_bytes;
+    uint64_t partial_total; /* of the first one's header, and its type */
+    struct sluice_msg
+        *partial_reply; /* the first one itself, in the receive that was kept for it */
+    uint8_t partial_type;
     uint64_t message_max; /* largest message the peer may send */
     bool held_pending;    /* the first held frame waits for its transfer, not for room */
     bool stopped;         /* nothing more is taken from this peer */

@@ -16,7 +16,8 @@ static uint64_t word_at(const uint8_t *at, unsigned index) {
 
 static bool header_breaks(const struct stranger *st, const struct frame *f, uint32_t bytes) {
     bool reserves = f->type == FRAME_REPLY || f->type == FRAME_COALESCED || f->type == FRAME_RTS;
-    unsigned flags = f->type == FRAME_FRAG ? 3 : reserves ? 4 : 0;
+    bool pieces = f->type == FRAME_REQUEST || f->type == FRAME_REPLY;
+    unsigned flags = f->type == FRAME_FRAG ? 3 : (reserves ? 4 : 0) | (pieces ? 1 : 0);
     bool plain = f->type == FRAME_DATA || f->type == FRAME_CREDIT || f->type == FRAME_BYE ||
                  f->type == FRAME_ALIVE || f->type == FRAME_COALESCED;
     if (bytes < FRAME_BYTES || f->length != bytes - FRAME_BYTES || f->type == 0 ||

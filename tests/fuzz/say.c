@@ -55,10 +55,25 @@ static uint64_t reply_total(struct stranger *st, uint64_t how) {
     return id | (uint64_t)codes[how & 7] << 32;
 }
 
+/* The first piece; say_fragment() goes on. */
+static void begin_request(struct stranger *st, struct stranger_frame *f, uint64_t how) {
+    uint64_t size = htole64(st->partial = STRANGER_PAYLOAD + 1 + how * 16);
+    st->partial_word = stranger_note(st, FRAME_REQUEST, st->partial, st->said_count * 64);
+    st->partial_done = 1 + how;
+    memcpy(f->payload, &size, sizeof size);
+    memcpy(f->payload + sizeof size, stranger_pattern(st, st->said[st->partial_word].from),
+           st->partial_done);
+    f->head.flags |= FRAME_FIRST;
+    f->head.length = (uint32_t)(sizeof size + st->partial_done);
+}
+
 static void say_request(struct stranger *st, struct stranger_frame *f, struct fuzz_input *in) {
     uint64_t how = fuzz_take(in, 1);
     f->head.total = request_id(st) | (how & 3 ? 0 : (how << 32) * 1000); /* us */
-    stranger_fill(st, f, size_of(how), FRAME_REQUEST);
+    if ((how & 12) == 12 && st->partial == 0 && st->rep.features & PRIVATE_DATA_FEATURE_PIECES)
+        begin_request(st, f, how);
+    else
+        stranger_fill(st, f, size_of(how), FRAME_REQUEST);
 }
 
 static void say_reply(struct stranger *st, struct stranger_frame *f, uint64_t how) {

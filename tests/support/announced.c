@@ -5,6 +5,10 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/mw.h"
 
+void announced_always(struct pair *p) {
+    pair_session(&p->a)->tx.alone_max = pair_session(&p->b)->tx.alone_max = 0;
+}
+
 uint64_t announced(struct pair *p) {
     const struct rndv *r = pair_session(&p->b)->rndv;
     return r ? r->out_order : 0;

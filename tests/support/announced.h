@@ -5,6 +5,8 @@
 
 #include "support/pair.h"
 
+/* From now on both ends announce what they would send in frames where nothing else is on its way. */
+void announced_always(struct pair *p);
 /* How many b has announced so far. */
 uint64_t announced(struct pair *p);
 /* Sends one of so many bytes and makes turns until it is announced, and a none. */

@@ -27,7 +27,8 @@ enum frame_type {
     FRAME_REFUSE = 7,     /* or not: a REJ record; like BYE otherwise */
     FRAME_ALIVE = 8,      /* nothing but the header: the sender lives */
     FRAME_REQUEST = 9,    /* a message to be answered; total: its id and the time that is left */
-    FRAME_REPLY = 10,     /* the answer; total: the request's id and a code */
+    FRAME_REPLY = 10,     /* the answer; total: the request's id and a code. Of both perhaps only
+                             the first piece: then FRAME_FIRST, and FRAGs follow */
     FRAME_COALESCED = 11, /* several small messages, requests and replies */
     FRAME_RTS = 12,       /* a large message is there: to be read, or to be written (rndv.h) */
     FRAME_RTR = 13,       /* the answer to an announcement: where the message may be written */
@@ -56,7 +57,8 @@ enum frame_type {
      FRAME_BIT(FRAME_RETURN))
 
 #define COALESCE_ITEM_BYTES 16u /* in front of each message of a COALESCED frame */
-#define FRAME_RTS_BYTES 40u     /* payload of RTS, RTR */
+#define FRAME_WHOLE_BYTES 8u /* in front of the first piece of a request or reply: bytes in all */
+#define FRAME_RTS_BYTES 40u  /* payload of RTS, RTR */
 #define FRAME_RTR_BYTES 24u
 
 struct frame {

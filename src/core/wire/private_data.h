@@ -33,6 +33,8 @@
 #define PRIVATE_DATA_FEATURE_NUMBERS (1u << 2) /* there are 32 rendezvous numbers and not 16 */
 #define PRIVATE_DATA_FEATURE_SHARED (1u << 3)  /* a large message may be named that both can map */
 #define PRIVATE_DATA_FEATURE_ANSWERS (1u << 4) /* an RTS may answer others, and one ATS several */
+#define PRIVATE_DATA_FEATURE_PIECES                                                                \
+    (1u << 5) /* a request or a reply may be cut into frames, as a message may */
 #define PRIVATE_DATA_FEATURE_HANDSHAKE                                                             \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \

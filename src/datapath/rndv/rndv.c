@@ -11,6 +11,7 @@
 
 #include "core/context.h"
 #include "core/techniques.h"
+#include "core/wire/private_data.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/internal.h"
@@ -18,13 +19,14 @@
 #include "datapath/tx/post.h"
 
 /*
- * Measured with sluice-bw on the software device: from there on a stream is faster so. Over TCP one message alone would be
- * faster in fragments yet, by two round trips. A NIC's was not measured: a round trip more and two requests are worth
- * some fragments there.
+ * Measured with sluice-bw on the software device: from there on a stream is faster so. Over TCP one message alone is
+ * there sooner in fragments, by two round trips, or half the time of threads that sleep: measured with sluice-lat up to
+ * SWITCH_TCP_ALONE. A NIC's was not measured: a round trip more and two requests are worth some fragments there.
  */
 #define SWITCH_SHARED ((8u << 10) - FRAME_BYTES) /* one frame, unless frames are smaller */
 #define SWITCH_COPIED (8u << 10)
 #define SWITCH_TCP (32u << 10)
+#define SWITCH_TCP_ALONE (192u << 10)
 #define SWITCH_NIC (64u << 10)
 /*
  * Fragments, where keys are not for one message alone. On Soft-RoCE 64 KiB messages by READ or WRITE were measured
@@ -46,6 +48,53 @@ uint64_t rndv_threshold(const struct session *s) {
     else if (above == 0)
         above = s->node->fabric->software ? SWITCH_TCP : SWITCH_NIC;
     return above > s->tx.frame_payload ? above : s->tx.frame_payload;
+}
+
+uint64_t rndv_rpc_threshold(const struct session *s) {
+    bool agreed = s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_PIECES;
+    return agreed && rndv_alone_max(s) > 0 ? s->tx.rndv_above : s->tx.frame_payload;
+}
+
+uint64_t rndv_alone_max(const struct session *s) {
+    const struct node_options *options = &s->node->options;
+    bool chosen = options->rendezvous_bytes != 0 || options->without & WITHOUT_RENDEZVOUS ||
+                  options->rendezvous != SLUICE_RENDEZVOUS_AUTO;
+    bool over_tcp =
+        s->node->fabric->software && s->node->traits.exact_windows && !s->connection.copies;
+    return over_tcp && !chosen ? SWITCH_TCP_ALONE : 0;
+}
+
+static bool is_rpc(const struct sluice_msg *msg) {
+    return msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY;
+}
+
+/* There are credits and room for all of its fragments, so that it does not stop in the middle. */
+static bool is_covered(const struct session *s, const struct sluice_msg *msg) {
+    const struct connection *c = &s->connection;
+    uint64_t bytes = msg->size + (is_rpc(msg) ? FRAME_WHOLE_BYTES : 0);
+    uint64_t frames = (bytes + s->tx.frame_payload - 1) / s->tx.frame_payload;
+    return frames + c->tx.reserve < c->tx.credits && frames + sq_used(s) <= c->sq.limit;
+}
+
+/* The peer has all that was sent, which its last frame said, and nothing waits behind the message. */
+static bool is_alone(const struct session *s, const struct sluice_msg *msg) {
+    const struct connection *c = &s->connection;
+    return c->tx.acked == c->tx.sequence && !msg->next && !(s->rndv && s->rndv->out_count > 0);
+}
+
+/* A reply waits for no credit, and the fragments of one message do not mix with another's. */
+static bool reply_may_wait(const struct session *s, const struct sluice_msg *msg) {
+    const struct sluice_msg *begun = s->tx.queue.head;
+    return !is_covered(s, msg) || (begun && begun->tx.sent > 0);
+}
+
+bool rndv_wanted(const struct session *s, const struct sluice_msg *msg) {
+    if (msg->tx.sent > 0 || (msg->kind == MSG_REPLY && reply_may_wait(s, msg)))
+        return msg->tx.sent == 0;
+    uint64_t above = is_rpc(msg) ? s->tx.rpc_above : s->tx.rndv_above;
+    bool agreed = !is_rpc(msg) || above > s->tx.frame_payload;
+    return msg->size > above &&
+           !(agreed && msg->size <= s->tx.alone_max && is_alone(s, msg) && is_covered(s, msg));
 }
 
 uint32_t rndv_depth(const struct session *s) {

@@ -11,6 +11,12 @@
 
 /* Above how many bytes this session's messages go by rendezvous. */
 uint64_t rndv_threshold(const struct session *s);
+/* The same of requests and replies: which the peer takes in frames only where that was agreed. */
+uint64_t rndv_rpc_threshold(const struct session *s);
+/* And up to how many they do not, while nothing else is on its way; 0: there is no such case. */
+uint64_t rndv_alone_max(const struct session *s);
+/* Whether this message, the first in the queue, goes by rendezvous. */
+bool rndv_wanted(const struct session *s, const struct sluice_msg *msg);
 /* Posts what may be posted of the transfers under way. */
 void rndv_flush(struct sluice_loop *l, struct session *s);
 /* An entry of the send queue that was rndv.c's. */

@@ -27,6 +27,7 @@
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv.h"
 #include "datapath/rndv/rndv_rts.h"
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/credits.h"
@@ -214,12 +215,28 @@ static inline void window_back(struct sluice_loop *l, struct session *s,
 
 /* ---- posting --------------------------------------------------------------------------------- */
 
+/* A fragment of one that does not fit a frame. A reply began only with the credits for all of it. */
+static enum build_result build_fragment(struct sluice_loop *l, struct session *s,
+                                        struct wr_batch *batch, struct sluice_msg *msg) {
+    uint64_t total = 0;
+    uint32_t lkey;
+    if (msg->kind == MSG_REPLY && s->connection.tx.credits <= s->connection.tx.reserve) {
+        session_block(s);
+        return BUILD_NONE;
+    }
+    if (msg->tx.sent == 0 &&
+        (!wr_batch_header(l, s, &lkey) || !rpc_client_assign(l, s, msg, &total)))
+        return BUILD_NONE;
+    return wr_batch_fragment(l, s, batch, msg, total);
+}
+
 enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg) {
     loop_assert_inside(l);
     uint64_t total;
     if (unlikely(msg->size > s->tx.frame_payload))
-        return rndv_build(l, s, batch, msg);
+        return rndv_wanted(s, msg) ? rndv_build(l, s, batch, msg)
+                                   : build_fragment(l, s, batch, msg);
     if (!rpc_client_assign(l, s, msg, &total))
         return BUILD_NONE;
     bool reply = msg->kind == MSG_REPLY;

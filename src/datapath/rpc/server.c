@@ -222,6 +222,10 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
     return RECV_DONE;
 }
 
+bool rpc_server_ready(struct session *s) {
+    return rpc_server_make(s) != NULL;
+}
+
 enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     loop_assert_inside(l);
     return rpc_server_deliver(l, s, msg, msg->rx.total);

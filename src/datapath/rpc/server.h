@@ -38,6 +38,8 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
  * knows that code. Else the peer's outcomes come with the end.
  */
 void rpc_server_hungup(struct sluice_loop *l, struct session *s);
+/* Memory for what rpc_server_deliver() notes. Where this was true, that always ends with DONE. */
+bool rpc_server_ready(struct session *s);
 /* A request in a frame of its own, in order. */
 enum recv_result rpc_server_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 /* CANCEL: NULL, or what is wrong. */

@@ -64,38 +64,94 @@ bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg 
     return true;
 }
 
+/* The size of a message in fragments, from the first one: a request's or a reply's lies in front of the piece. */
+static uint64_t whole_bytes(const struct sluice_msg *msg, uint64_t ahead) {
+    if (ahead == 0)
+        return msg->rx.total;
+    return msg->size < ahead ? 0 : le64toh(*(const uint64_t *)(const void *)msg->data);
+}
+
+/* False: no memory for it now. */
+static bool begin_whole(struct sluice_loop *l, struct session *s, const struct sluice_msg *msg,
+                        uint64_t total) {
+    if (msg->frame_type == FRAME_REQUEST && !rpc_server_ready(s))
+        return false;
+    struct sluice_msg *whole = landing_for(l, s, total);
+    if (!whole)
+        return false;
+    if (msg->frame_type != FRAME_FRAG)
+        whole->rx.arrived_ns = msg->rx.arrived_ns ? msg->rx.arrived_ns : loop_clock(l);
+    s->rx.partial = whole;
+    s->rx.partial_bytes = 0;
+    s->rx.partial_type = msg->frame_type;
+    s->rx.partial_total = msg->rx.total;
+    return true;
+}
+
+/* The last fragment goes back when the message does: until then its credit is used. */
+static void end_whole(struct sluice_loop *l, struct session *s, struct sluice_msg *last) {
+    struct sluice_msg *whole = s->rx.partial;
+    s->rx.partial = NULL;
+    landing_done(l, s, whole->size);
+    whole->owner = s;
+    struct sluice_msg *kept = s->rx.partial_reply;
+    if (kept) {
+        s->rx.partial_reply = NULL;
+        rpc_client_reply_deliver(l, s, whole, s->rx.partial_total);
+        recv_queue_give_back(l, s, kept);
+        recv_queue_give_back(l, s, last);
+        return;
+    }
+    event_escort(whole, last);
+    if (s->rx.partial_type == FRAME_REQUEST)
+        rpc_server_deliver(l, s, whole, s->rx.partial_total);
+    else
+        event_message(l, s, whole);
+}
+
 /* False: no memory for the message now; the frame must be kept and tried again. */
 static bool process_fragment(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
-    unsigned flags = msg->rx.frame_flags;
-    uint64_t length = msg->size, total = msg->rx.total;
-    if (flags & FRAME_FIRST) {
-        if (s->rx.partial || total <= length)
+    bool first = msg->rx.frame_flags & FRAME_FIRST;
+    uint64_t ahead = msg->frame_type == FRAME_FRAG ? 0 : FRAME_WHOLE_BYTES;
+    uint64_t length = msg->size - ahead;
+    if (first) {
+        uint64_t total = whole_bytes(msg, ahead);
+        if (s->rx.partial || msg->size <= ahead || total <= length)
             return receive_broken(l, s, msg, "an unexpected first fragment");
         if (total > s->rx.message_max)
             return receive_broken(l, s, msg, "a message larger than agreed");
-        s->rx.partial = landing_for(l, s, total);
-        if (!s->rx.partial)
+        if (!begin_whole(l, s, msg, total))
             return false;
-        s->rx.partial_bytes = 0;
     }
     struct sluice_msg *whole = s->rx.partial;
     if (!whole || length == 0 || length > whole->size - s->rx.partial_bytes)
         return receive_broken(l, s, msg, "a fragment that does not fit its message");
-    memcpy(whole->data + s->rx.partial_bytes, msg->data, length);
+    memcpy(whole->data + s->rx.partial_bytes, msg->data + ahead, length);
     s->rx.partial_bytes += length;
     bool complete = s->rx.partial_bytes == whole->size;
-    if (complete != ((flags & FRAME_LAST) != 0))
+    if (complete != ((msg->rx.frame_flags & FRAME_LAST) != 0))
         return receive_broken(l, s, msg, "a message that ends too early or too late");
-    if (complete) {
-        s->rx.partial = NULL;
-        landing_done(l, s, whole->size);
-        whole->owner = s;
-        event_escort(whole, msg);
-        event_message(l, s, whole);
-    } else {
+    if (complete)
+        end_whole(l, s, msg);
+    else if (msg->frame_type == FRAME_REPLY)
+        s->rx.partial_reply = msg;
+    else
         recv_queue_give_back(l, s, msg);
-    }
     return true;
+}
+
+/* A request or a reply: in this frame, or this is the first of its fragments. */
+static enum recv_result process_rpc(struct sluice_loop *l, struct session *s,
+                                    struct sluice_msg *msg) {
+    if (unlikely(msg->rx.frame_flags & FRAME_FIRST)) {
+        if (msg->frame_type == FRAME_REPLY && !(msg->rx.frame_flags & FRAME_RESERVED)) {
+            receive_broken(l, s, msg, "a reply that takes a credit");
+            return RECV_DONE;
+        }
+        return process_fragment(l, s, msg) ? RECV_DONE : RECV_NO_MEMORY;
+    }
+    return msg->frame_type == FRAME_REQUEST ? rpc_server_take(l, s, msg)
+                                            : rpc_client_reply_take(l, s, msg);
 }
 
 static enum recv_result process(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
@@ -110,9 +166,8 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
         session_peer_bye(l, s);
         return RECV_DONE;
     case FRAME_REQUEST:
-        return rpc_server_take(l, s, msg);
     case FRAME_REPLY:
-        return rpc_client_reply_take(l, s, msg);
+        return process_rpc(l, s, msg);
     case FRAME_COALESCED:
         return coalesced_take(l, s, msg);
     case FRAME_RTS:
@@ -158,7 +213,7 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
 
 /* The first frame of a message in frames, which gets memory when it is the next to process. */
 static bool begins(const struct sluice_msg *msg) {
-    return msg->frame_type == FRAME_FRAG && (msg->rx.frame_flags & FRAME_FIRST);
+    return msg->rx.frame_flags & FRAME_FIRST;
 }
 
 unsigned receive_held(struct sluice_loop *l, struct session *s) {
@@ -206,6 +261,9 @@ static const char *check_header(struct session *s, const struct frame *f, uint32
         return handshake_check(s, f);
     if (f->type == FRAME_DATA)
         return f->flags || f->total ? "a data frame with unknown flags" : NULL;
+    if (unlikely(f->flags & FRAME_FIRST) && f->type != FRAME_FRAG &&
+        !(s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_PIECES))
+        return "a request or reply in fragments, which was not agreed";
     return frame_wrong(f);
 }
 

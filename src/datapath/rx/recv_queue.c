@@ -337,6 +337,9 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
         msg_discard(l, s->rx.partial);
     }
     s->rx.partial = NULL;
+    if (s->rx.partial_reply)
+        recv_buffer_put(l, s->rx.partial_reply);
+    s->rx.partial_reply = NULL;
     while ((msg = s->connection.recv.own.repost)) {
         s->connection.recv.own.repost = msg->next;
         recv_buffer_put(l, msg);

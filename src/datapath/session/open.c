@@ -309,6 +309,8 @@ void session_begin(struct sluice_loop *l, struct session *s) {
     s->connection.copies = s->info.transport == SLUICE_TRANSPORT_SHARED_MEMORY;
     s->connection.shares = s->connection.copies && rndv_agreed_copy(s);
     s->tx.rndv_above = rndv_threshold(s);
+    s->tx.rpc_above = rndv_rpc_threshold(s);
+    s->tx.alone_max = rndv_alone_max(s);
     keepalive_start(l, s);
     credits_start(l, s);
     event_notice(l, s, NOTICE_UP);

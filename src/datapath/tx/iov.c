@@ -23,6 +23,7 @@
 #include "datapath/rma/one_sided.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "datapath/rndv/rndv.h"
 #include "datapath/rndv/rndv_rts.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
@@ -84,7 +85,7 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
                             struct sluice_msg *msg) {
     loop_assert_inside(l);
     struct iov_msg *p = iov_of(msg);
-    if (msg->tx.sent == 0 && msg->size > s->tx.rndv_above && rndv_has_way(s, p->part, p->count))
+    if (rndv_wanted(s, msg) && rndv_has_way(s, p->part, p->count))
         return rndv_build_iov(l, s, batch, msg, p->part, p->count);
     uint32_t lkey;
     uint8_t *header = wr_batch_header(l, s, &lkey);

@@ -111,22 +111,49 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch 
     l->totals.bytes_sent += size;
 }
 
-/* The next fragment; true when it was the last. */
+/* The entry of the send queue at which a message in fragments ends. */
+static void push_last(struct session *s, struct sluice_msg *msg) {
+    if (msg->kind == MSG_REQUEST)
+        wr_batch_entry(s, msg, msg->tx.id, SQ_REQUEST);
+    else
+        wr_batch_entry(s, msg, wr_batch_counted(msg), SQ_MESSAGE);
+}
+
+/*
+ * The next fragment; true when it was the last. Of a request or a reply the first is a frame of that type, with the
+ * size of the whole in front of the piece.
+ */
 static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                         struct sluice_msg *msg) {
-    uint64_t left = msg->size - msg->tx.sent;
-    uint32_t size = left < s->tx.frame_payload ? (uint32_t)left : s->tx.frame_payload;
-    bool first = msg->tx.sent == 0, last = left == size;
+                         struct sluice_msg *msg, uint64_t total) {
+    bool first = msg->tx.sent == 0, plain = msg->kind == MSG_PLAIN, reserved = false;
+    enum frame_type type = FRAME_FRAG;
+    uint32_t ahead = 0;
     uint8_t *header = s->connection.sq.headers->data +
                       (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
+    if (first && !plain) {
+        reserved = msg->kind == MSG_REPLY;
+        type = reserved ? FRAME_REPLY : FRAME_REQUEST;
+        ahead = FRAME_WHOLE_BYTES;
+        *(uint64_t *)(void *)(header + FRAME_BYTES) = htole64(msg->size);
+    }
+    uint64_t left = msg->size - msg->tx.sent;
+    uint32_t room = s->tx.frame_payload - ahead, size = left < room ? (uint32_t)left : room;
+    bool last = left == size;
     struct ibv_sge *sge = l->send_sge[batch->count];
-    sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, s->connection.sq.headers->lkey};
+    sge[0] =
+        (struct ibv_sge){(uintptr_t)header, FRAME_BYTES + ahead, s->connection.sq.headers->lkey};
     sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->tx.sent), size, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 2, 0);
     s->connection.tx.sequence++;
-    post_header(s, header, FRAME_FRAG, (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
-                first ? msg->size : 0);
-    push_entry(s, last ? msg : NULL, last ? wr_batch_counted(msg) : 0);
+    post_header(s, header, type,
+                (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0) |
+                    (reserved ? FRAME_RESERVED : 0),
+                size + ahead, first ? total : 0);
+    s->connection.tx.credits -= !reserved;
+    if (last)
+        push_last(s, msg);
+    else
+        wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     msg->tx.sent += size;
     if (last)
         batch->waited_for = true;
@@ -191,11 +218,18 @@ static enum build_result build_frames(struct sluice_loop *l, struct session *s,
         add_whole(l, s, batch, msg);
         return BUILD_DONE;
     }
-    if (msg->tx.sent == 0 && msg->size > s->tx.rndv_above)
+    if (rndv_wanted(s, msg))
         return rndv_build(l, s, batch, msg);
+    return wr_batch_fragment(l, s, batch, msg, msg->size);
+}
+
+enum build_result wr_batch_fragment(struct sluice_loop *l, struct session *s,
+                                    struct wr_batch *batch, struct sluice_msg *msg,
+                                    uint64_t total) {
+    loop_assert_inside(l);
     if (!have_headers(l, s))
         return BUILD_NONE;
-    return add_fragment(l, s, batch, msg) ? BUILD_DONE : BUILD_PARTIAL;
+    return add_fragment(l, s, batch, msg, total) ? BUILD_DONE : BUILD_PARTIAL;
 }
 
 enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -239,6 +273,7 @@ static void build_replies(struct sluice_loop *l, struct session *s, struct wr_ba
     }
 }
 
+/* Replies first: what stops the fragments of one stops those of other messages too, so they do not mix. */
 static void build(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct sluice_msg *msg;
     if (s->tx.replies.head || s->rpc.answers)

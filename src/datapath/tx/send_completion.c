@@ -191,6 +191,31 @@ void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status
         retire(l, s, status);
 }
 
+/*
+ * The first of the queue, if some of its fragments were posted. The device may still read these: it goes with the last
+ * entry that is one of them, or is behind them and has room for it. The outcome of a request is the entry's that it has.
+ */
+static void drop_begun(struct sluice_loop *l, struct session *s, struct msg_queue *queue) {
+    struct sluice_msg *msg = queue->head;
+    if (!msg || msg->tx.sent == 0)
+        return;
+    bool request = msg->kind == MSG_REQUEST;
+    for (uint32_t i = s->connection.sq.tail; i != s->connection.sq.head; i--) {
+        struct sq_entry *entry = &s->connection.sq.entries[(i - 1) & s->connection.sq.mask];
+        if (entry->msg || (entry->bytes & SQ_COUNTED))
+            continue;
+        msg_queue_pop(queue);
+        entry->msg = msg;
+        entry->bytes = SQ_FAILED | (request ? msg->tx.id | (uint64_t)SQ_REQUEST << SQ_WHAT_SHIFT
+                                            : wr_batch_counted(msg));
+        return;
+    }
+    if (!request)
+        return; /* as one that was not begun */
+    msg_queue_pop(queue);
+    rpc_client_completed(l, s, msg, SLUICE_ECLOSED);
+}
+
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
     loop_assert_inside(l);
     struct sluice_msg *msg = s->tx.queue.head;
@@ -199,19 +224,10 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
         msg_queue_pop(&s->tx.queue);
         if (!transfer_cut(msg, &own))
             finish_unsent(l, s, msg, own);
-    } else if (msg && msg->tx.sent > 0 && s->connection.sq.head != s->connection.sq.tail) {
-        /* The device may still read the fragments posted: the message goes with the last entry that
-         * is one of them, or is behind them and has room for it. */
-        for (uint32_t i = s->connection.sq.tail; i != s->connection.sq.head; i--) {
-            struct sq_entry *entry = &s->connection.sq.entries[(i - 1) & s->connection.sq.mask];
-            if (entry->msg || (entry->bytes & SQ_COUNTED))
-                continue;
-            msg_queue_pop(&s->tx.queue);
-            entry->msg = msg;
-            entry->bytes = wr_batch_counted(msg) | SQ_FAILED;
-            break;
-        }
+    } else {
+        drop_begun(l, s, &s->tx.queue);
     }
+    drop_begun(l, s, &s->tx.replies);
     while ((msg = msg_queue_pop(&s->tx.queue)))
         finish_unsent(l, s, msg, status);
     while ((msg = msg_queue_pop(&s->tx.replies)))

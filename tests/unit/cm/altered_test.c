@@ -118,7 +118,8 @@ TEST(a_newer_dialer_gets_the_common_subset) {
     assert_int_equal(rep.version, 1);
     assert_int_equal(rep.features, /* all that this version knows of the lower 16 */
                      PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS |
-                         PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS);
+                         PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS |
+                         PRIVATE_DATA_FEATURE_PIECES);
     assert_int_equal(pair_session(&p.a)->peer.version, 1);
     expect_a_message_crosses(&p);
     pair_close(&p);

@@ -25,6 +25,7 @@ static void open_way(struct pair *p, const struct way *way) {
     memset(p, 0, sizeof *p);
     pair_open(p, PAIR_NODE(.soft_net = way->net, .rendezvous = way->rendezvous), PAIR_LINK());
     pair_connect(p, PAIR_LINK());
+    announced_always(p);
     pair_grant_all(p, pair_session(&p->a), pair_session(&p->b));
     pair_grant_all(p, pair_session(&p->b), pair_session(&p->a));
 }

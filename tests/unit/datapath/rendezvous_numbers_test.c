@@ -37,6 +37,7 @@ static void open_way(struct pair *p, const struct way *way) {
         b->connection.shares = false;
         b->tx.rndv_above = rndv_threshold(b);
     }
+    announced_always(p);
     pair_grant_all(p, b, a);
 }
 

@@ -51,7 +51,8 @@ static struct private_data_req proposal(struct side *side, const sluice_link_opt
 
 TEST(a_link_proposes_what_its_options_need) {
     const uint32_t each = PRIVATE_DATA_FEATURE_ENDED | PRIVATE_DATA_FEATURE_NUMBERS |
-                          PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS,
+                          PRIVATE_DATA_FEATURE_SHARED | PRIVATE_DATA_FEATURE_ANSWERS |
+                          PRIVATE_DATA_FEATURE_PIECES,
                    greeting = each | PRIVATE_DATA_FEATURE_HANDSHAKE,
                    hmac = PRIVATE_DATA_FEATURE_HMAC;
     struct side side;
