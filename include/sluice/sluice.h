@@ -421,7 +421,8 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
  * Starts to connect and returns at once: SLUICE_UP or SLUICE_CLOSED follows. Sends are accepted
  * only after SLUICE_UP. Host names are resolved by helper threads: names for which no name server answers
  * delay others if they are sixteen or more, and never one that is in /etc/hosts. Every address of a name is
- * tried, one after the other, each for 250 ms at first if its host does not answer. A listener that is
+ * tried: the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first
+ * to answer gets the one request of the dial. A listener that is
  * busy, or does not answer, is asked again, at growing intervals with jitter, until timeout_ns is over.
  * Errors: EADDRESS (malformed), ELIMIT, EINVAL. What is found out later is in the reason of SLUICE_CLOSED: that of the last try, or of the
  * last one that a later try might have cured.

@@ -51,8 +51,6 @@ static void reroute(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     uint64_t due = cm->now_ns + MOVED_NS;
-    if (conn->share_ns == 0 || conn->share_ns > due)
-        conn->share_ns = due;
     if (conn->step_ns == 0 || conn->step_ns > due)
         cm_watch_step(cm, conn, due);
 }

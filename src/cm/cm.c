@@ -168,6 +168,8 @@ static void dispatch(struct cm *cm, const struct cm_event *event) {
     /* Events of a destroyed id vanish with it; whatever comes of another id is not for this one. */
     if (!owner || owner->id != id || owner->state >= CM_STATE_COUNT)
         return;
+    if (owner->aside)
+        owner = cm_race_forward(cm, owner);
     const struct cm_cell *cell = &cm_table[owner->state][event->type];
     cm->cause = event;
     if (cell->run)
@@ -371,6 +373,7 @@ fail:;
  */
 static void end_given_up(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
+    cm_race_end(cm, conn);
     if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
         cm->node->fabric->destroy_id(conn->owner.id);
     conn->owner.id = NULL;

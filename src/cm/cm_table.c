@@ -241,9 +241,10 @@ bool cm_may_follow(enum cm_state from, enum cm_state to) {
         [CM_IDLE] = TRY_AGAIN | TO(RESOLVING_NAME) | TO(AWAITING_APP) | TO(QUEUED) |
                     TO(CREATING_QP_PASSIVE),
         [CM_RESOLVING_NAME] = TRY_AGAIN,
-        [CM_BACKOFF] = TRY_AGAIN,
+        /* and from try to try of those that are under way (dial_race.c) */
+        [CM_BACKOFF] = TRY_AGAIN | TO(RESOLVING_ROUTE),
         [CM_RESOLVING_ADDR] = TRY_AGAIN | TO(RESOLVING_ROUTE),
-        [CM_RESOLVING_ROUTE] = TRY_AGAIN | TO(CREATING_QP),
+        [CM_RESOLVING_ROUTE] = TRY_AGAIN | TO(RESOLVING_ROUTE) | TO(CREATING_QP),
         [CM_CREATING_QP] = TRY_AGAIN | TO(CONNECTING),
         [CM_CONNECTING] = TRY_AGAIN | TO(MODIFYING_QP),
         [CM_MODIFYING_QP] = TO(HANDSHAKE) | TO(UP),

@@ -20,6 +20,8 @@ void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     admission_move(cm, conn, state);
     if (conn->lookup) /* it waits for its name in one state only */
         resolver_leave(cm->resolver, conn);
+    if (!cm_race_may_go_on(state))
+        cm_race_end(cm, conn);
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
         conn->deadline_ns = conn->step_ns = 0;
     conn->owner.state = (uint8_t)state;

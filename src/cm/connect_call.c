@@ -24,7 +24,8 @@
  * Where rdma_connect() itself asks the peer (iWARP) its errno is the peer's or the network's answer; every
  * other one is this side's own, and says nothing of the peer.
  */
-static void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
+void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error) {
+    cm_assert_thread(cm);
     enum cm_hope hope = CM_HOPE_ELSEWHERE;
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     const char *text = strerror(error);

@@ -230,7 +230,7 @@ struct cm_connect *connector_connect(struct cm_connector *c, struct cm_conn *con
     }
     call->conn = conn;
     call->id = conn->owner.id;
-    call->host = conn->candidates[conn->candidate];
+    call->host = conn->candidates[conn->search.candidate];
     call->param = *param;
     if (param->private_data_len > 0)
         memcpy(call->data, param->private_data, param->private_data_len);

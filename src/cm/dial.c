@@ -160,7 +160,7 @@ void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_
     if (!prepare(cm, conn))
         return;
     cm_enter(cm, conn, CM_RESOLVING_ROUTE);
-    if (cm->node->fabric->resolve_route(owner->id, cm_milliseconds(cm, conn)) != 0) {
+    if (cm_race_route(cm, conn) != 0) {
         int error = errno;
         bool route = error == ENETUNREACH || error == EHOSTUNREACH || error == ETIMEDOUT;
         cm_try_failed(cm, conn, CM_HOPE_ELSEWHERE,
@@ -171,10 +171,15 @@ void cm_on_addr_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_
 }
 
 void cm_on_route_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
+    struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     int error = (int)cm_code(event->status);
-    cm_try_failed(cm, (struct cm_conn *)(void *)owner,
-                  error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE, SLUICE_REASON_UNREACHABLE,
-                  (uint32_t)error, "no route: " CM_STATUS_FORMAT, CM_STATUS(event->status));
+    if (conn->search.reaches) {
+        cm_connect_failed(cm, conn, error);
+        return;
+    }
+    cm_try_failed(cm, conn, error == ETIMEDOUT ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE,
+                  SLUICE_REASON_UNREACHABLE, (uint32_t)error, "no route: " CM_STATUS_FORMAT,
+                  CM_STATUS(event->status));
 }
 
 static void connect_now(struct cm *cm, struct cm_conn *conn) {
@@ -204,13 +209,14 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
         .qp_num = conn->qp_num,
     };
     cm_enter(cm, conn, CM_CONNECTING);
+    cm_try_share(cm, conn);
     cm_connect(cm, conn, &param);
 }
 
 void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     (void)event;
-    cm_enter(cm, conn, CM_CREATING_QP);
+    cm_enter(cm, conn, CM_CREATING_QP); /* no other try goes on: there is one request at a time */
     if (conn->prepared)
         connect_now(cm, conn);
     else
@@ -223,7 +229,6 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     if (conn->left)
         cm_give_left(cm, conn);
     if (conn->owner.state == CM_CREATING_QP) {
-        cm_try_share(cm, conn);
         connect_now(cm, conn);
     } else if (conn->owner.state == CM_CREATING_QP_PASSIVE) {
         cm_accept_now(cm, conn);

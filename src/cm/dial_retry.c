@@ -10,11 +10,11 @@
  * Pauses double from PAUSE_FIRST_NS to PAUSE_LAST_NS, each stretched by a random factor between one
  * half and one and a half, so that dialers refused together do not come back together.
  *
- * Of several addresses one whose host answers nothing has HEAD_START_NS (RFC 8305 (5), "connection attempt delay"), and
- * twice that in each round that follows: so an address that swallows what is sent to it delays the dial by no more, and
- * one that is slow is reached later. One after the other, never two at once: a listener that is reached by
- * two addresses would get two sessions. So what may be with a listener already is not ended for that: while other
- * addresses of the round are left it has its share of the time that is left, and no more.
+ * Of several addresses one whose host does not answer has a head start of HEAD_START_NS (RFC 8305 (5), "connection attempt
+ * delay"), and twice that in each round that follows. Then the next one begins beside it (dial_race.c), and the first to
+ * have a route sends its request: from then on it is alone. So there is one request at a time, and a listener that is
+ * reached by two addresses gets no two. While other addresses of the round are left, the answer has its share of the time
+ * that is left, and no more.
  *
  * Owner: the CM thread.
  */
@@ -36,41 +36,42 @@
 #define SLICE_LAST_MS 1000
 #define SLICE_EARLY_NS 12000000u /* a tick of the slowest kernel, by which it may be early */
 
+/* A bit for each candidate that was not tried in this round. */
+static unsigned untried(const struct cm_conn *conn) {
+    return ((1u << conn->candidate_count) - 1) & ~(unsigned)conn->begun;
+}
+
 /* ---- time ------------------------------------------------------------------------------------ */
 
 int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     uint64_t due = conn->deadline_ns;
-    if (conn->step_ns != 0 && (due == 0 || conn->step_ns < due))
-        due = conn->step_ns;
     if (due == 0)
         return UNLIMITED_MS;
     uint64_t left = due > cm->now_ns ? (due - cm->now_ns) / 1000000 : 0;
     return left < 1 ? 1 : left > 600000 ? 600000 : (int)left;
 }
 
-void cm_try_share(struct cm *cm, struct cm_conn *conn) {
-    cm_assert_thread(cm);
-    unsigned left = (unsigned)conn->candidate_count - conn->candidate;
-    conn->step_ns = conn->share_ns = 0;
-    if (left > 1 && conn->deadline_ns > cm->now_ns)
-        conn->share_ns = cm->now_ns + (conn->deadline_ns - cm->now_ns) / left;
-    uint64_t due = cm->now_ns + conn->head_start_ns;
-    if (conn->share_ns != 0 && conn->share_ns < due)
-        due = conn->share_ns;
-    if (conn->candidate_count > 1)
-        cm_watch_step(cm, conn, due);
+/* When this try has had its part of the time that is left; 0: it has all of it. */
+static uint64_t share_end(const struct cm *cm, const struct cm_conn *conn) {
+    unsigned left = 1 + (unsigned)__builtin_popcount(untried(conn));
+    if (left == 1 || conn->deadline_ns <= cm->now_ns)
+        return 0;
+    return cm->now_ns + (conn->deadline_ns - cm->now_ns) / left;
 }
 
-/* The listener may have the request: the try goes on until its share of the time is over. */
-static bool may_be_there(struct cm *cm, struct cm_conn *conn) {
-    const struct fabric_ops *fabric = cm->node->fabric;
-    if (conn->owner.state != CM_CONNECTING ||
-        (conn->share_ns != 0 && conn->share_ns <= cm->now_ns) ||
-        (fabric->request_unsent && !conn->call && fabric->request_unsent(conn->owner.id)))
-        return false;
-    cm_watch_step(cm, conn, conn->share_ns);
-    return true;
+void cm_try_share(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    conn->pausing = false;
+    cm_watch_step(cm, conn, share_end(cm, conn));
+}
+
+static void give_head_start(struct cm *cm, struct cm_conn *conn) {
+    uint64_t share = share_end(cm, conn), due = cm->now_ns + conn->head_start_ns;
+    if (share != 0 && share < due)
+        due = share;
+    conn->pausing = false;
+    cm_watch_step(cm, conn, conn->candidate_count > 1 ? due : 0);
 }
 
 static bool trying(const struct cm_conn *conn) {
@@ -84,7 +85,7 @@ static bool trying(const struct cm_conn *conn) {
 
 /* A user with a second machine has to learn that it is the device, not the network, that ends here. */
 static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
-    union address *address = &conn->candidates[conn->candidate];
+    union address *address = &conn->candidates[conn->search.candidate];
     char host[INET6_ADDRSTRLEN] = "the address";
     inet_ntop(address->any.sa_family,
               address->any.sa_family == AF_INET ? (void *)&address->v4.sin_addr
@@ -128,24 +129,26 @@ static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
  * little at first, and asked again: its own questions to the neighbour go on meanwhile.
  */
 static bool search(struct cm *cm, struct cm_conn *conn) {
-    union address *address = &conn->candidates[conn->candidate];
-    uint64_t left = conn->search_ns > cm->now_ns ? (conn->search_ns - cm->now_ns) / 1000000 : 0;
-    int ms = left < 1 ? 1 : left < conn->slice_ms ? (int)left : (int)conn->slice_ms;
-    conn->slice_ns = cm->now_ns;
+    struct cm_search *at = &conn->search;
+    union address *address = &conn->candidates[at->candidate];
+    uint64_t left = at->until_ns > cm->now_ns ? (at->until_ns - cm->now_ns) / 1000000 : 0;
+    int ms = left < 1 ? 1 : left < at->slice_ms ? (int)left : (int)at->slice_ms;
+    at->slice_ns = cm->now_ns;
     return cm->node->fabric->resolve_addr(conn->owner.id, NULL, &address->any, ms) == 0;
 }
 
-static bool slice_is_over(const struct cm *cm, const struct cm_conn *conn) {
-    return cm->now_ns - conn->slice_ns + SLICE_EARLY_NS >= conn->slice_ms * 1000000ull &&
-           cm->now_ns + SLICE_EARLY_NS <= conn->search_ns;
+static bool slice_is_over(const struct cm *cm, const struct cm_search *at) {
+    return cm->now_ns - at->slice_ns + SLICE_EARLY_NS >= at->slice_ms * 1000000ull &&
+           cm->now_ns + SLICE_EARLY_NS <= at->until_ns;
 }
 
 void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     int error = (int)cm_code(event->status);
     cm->now_ns = env_now(&cm->node->env);
-    if (error == ETIMEDOUT && slice_is_over(cm, conn)) {
-        conn->slice_ms = conn->slice_ms < SLICE_LAST_MS / 2 ? conn->slice_ms * 2 : SLICE_LAST_MS;
+    struct cm_search *at = &conn->search;
+    if (error == ETIMEDOUT && slice_is_over(cm, at)) {
+        at->slice_ms = at->slice_ms < SLICE_LAST_MS / 2 ? at->slice_ms * 2 : SLICE_LAST_MS;
         if (search(cm, conn))
             return;
         error = errno;
@@ -153,18 +156,26 @@ void cm_on_addr_error(struct cm *cm, struct cm_owner *owner, const struct cm_eve
     address_failed(cm, conn, error);
 }
 
-static void try_candidate(struct cm *cm, struct cm_conn *conn) {
+void cm_try_show(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    pthread_mutex_lock(&cm->node->lock);
+    address_format(&conn->candidates[conn->search.candidate].any,
+                   session_of_conn(conn)->peer.address);
+    pthread_mutex_unlock(&cm->node->lock);
+}
+
+static void try_candidate(struct cm *cm, struct cm_conn *conn, unsigned candidate) {
     const struct fabric_ops *fabric = cm->node->fabric;
     struct session *s = session_of_conn(conn);
-    union address *address = &conn->candidates[conn->candidate];
     cm->cause = NULL; /* what comes now is not the doing of the event that ended the last try */
     conn->down.code = 0;
     pthread_mutex_lock(&cm->node->lock);
-    s->info.tries++;
-    address_format(&address->any, s->peer.address);
+    conn->search = (struct cm_search){.candidate = (uint8_t)candidate, .number = ++s->info.tries};
     pthread_mutex_unlock(&cm->node->lock);
+    conn->begun |= (uint8_t)(1u << candidate);
+    cm_try_show(cm, conn);
     cm_enter(cm, conn, CM_RESOLVING_ADDR);
-    cm_try_share(cm, conn);
+    give_head_start(cm, conn);
     if (fabric->create_id(cm->channel, &conn->owner.id, &conn->owner, RDMA_PS_TCP) != 0) {
         int error = errno;
         conn->owner.id = NULL;
@@ -178,25 +189,10 @@ static void try_candidate(struct cm *cm, struct cm_conn *conn) {
         return;
     /* A little less than there is: ADDR_ERROR says more than our own deadline would. */
     uint64_t time = (uint64_t)cm_milliseconds(cm, conn) * 1000000;
-    conn->search_ns = cm->now_ns + time - time / 8;
-    conn->slice_ms = SLICE_FIRST_MS;
+    conn->search.until_ns = cm->now_ns + time - time / 8;
+    conn->search.slice_ms = SLICE_FIRST_MS;
     if (!search(cm, conn))
         address_failed(cm, conn, errno);
-}
-
-static void begin_round(struct cm *cm, struct cm_conn *conn) {
-    conn->candidate = 0;
-    conn->may_pass = false;
-    try_candidate(cm, conn);
-}
-
-void cm_try_first(struct cm *cm, struct cm_conn *conn) {
-    cm_assert_thread(cm);
-    if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
-        conn->candidate_count = 1;
-    conn->pause_ns = PAUSE_FIRST_NS;
-    conn->head_start_ns = HEAD_START_NS;
-    begin_round(cm, conn);
 }
 
 /* ---- what else to try ------------------------------------------------------------------------ */
@@ -248,7 +244,40 @@ static void pause_round(struct cm *cm, struct cm_conn *conn) {
     if (conn->head_start_ns < HEAD_START_LAST_NS)
         conn->head_start_ns *= 2;
     cm_enter(cm, conn, CM_BACKOFF);
+    conn->pausing = true;
     cm_watch_step(cm, conn, cm->now_ns + pause);
+}
+
+/* The place of the connection is empty: its try failed, or goes on beside it. */
+static void go_on(struct cm *cm, struct cm_conn *conn) {
+    unsigned left = untried(conn), all = (1u << conn->candidate_count) - 1;
+    if (left != 0) {
+        cm_race_make_room(cm, conn);
+        try_candidate(cm, conn, (unsigned)__builtin_ctz(left)); /* so deep as there are, at most */
+    } else if (conn->pausing) {
+        cm_enter(cm, conn, CM_BACKOFF); /* a try failed meanwhile */
+    } else if (conn->may_pass && cm_race_under_way(conn) != all) {
+        pause_round(cm, conn);
+    } else if (!cm_race_forward_first(cm, conn)) {
+        cm_end(cm, conn, &conn->last);
+    }
+}
+
+/* Tries that are under way go on, so their addresses are not tried again. */
+static void begin_round(struct cm *cm, struct cm_conn *conn) {
+    conn->begun = cm_race_under_way(conn);
+    conn->may_pass = conn->begun != 0; /* their silence */
+    conn->pausing = false;
+    go_on(cm, conn);
+}
+
+void cm_try_first(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
+        conn->candidate_count = 1;
+    conn->pause_ns = PAUSE_FIRST_NS;
+    conn->head_start_ns = HEAD_START_NS;
+    begin_round(cm, conn);
 }
 
 /* The id of this try, and with it every event of it that was not fetched. */
@@ -259,6 +288,23 @@ static void drop_id(struct cm *cm, struct cm_conn *conn) {
         cm->node->fabric->destroy_id(conn->owner.id);
     conn->owner.id = NULL;
     conn->rejectable = conn->established = false;
+}
+
+/* What the dial ends with if no try succeeds. */
+static void note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope,
+                 const struct cm_failure *why) {
+    struct session *s = session_of_conn(conn);
+    char line[256];
+    failure_text_of_end(line, sizeof line, why->reason, why->text);
+    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "try %u, %s: %s", conn->search.number,
+              s->peer.address, line);
+    /* A busy address keeps a dial going, so its error is the one that a dial in vain ends with. The error of an
+     * address of this host is reported rather than that another address is not of this host. */
+    bool elsewhere = why->reason == SLUICE_REASON_ADDRESS && why->vendor == EREMOTE;
+    if (hope == CM_HOPE_LATER ||
+        (!conn->may_pass && (!elsewhere || conn->last.reason == SLUICE_REASON_NONE)))
+        conn->last = *why;
+    conn->may_pass |= hope == CM_HOPE_LATER;
 }
 
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
@@ -276,26 +322,9 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
         cm_end(cm, conn, &why);
         return;
     }
-    char line[256];
-    failure_text_of_end(line, sizeof line, reason, why.text);
-    log_write(&cm->node->log, SLUICE_LOG_DEBUG, "try %u, %s: %s", s->info.tries, s->peer.address,
-              line);
-    /* A busy address keeps a dial going, so its error is the one that a dial in vain ends with. The error of an
-     * address of this host is reported rather than that another address is not of this host. */
-    bool elsewhere = reason == SLUICE_REASON_ADDRESS && vendor == EREMOTE;
-    if (hope == CM_HOPE_LATER ||
-        (!conn->may_pass && (!elsewhere || conn->last.reason == SLUICE_REASON_NONE)))
-        conn->last = why;
-    conn->may_pass |= hope == CM_HOPE_LATER;
+    note(cm, conn, hope, &why);
     drop_id(cm, conn);
-    if (conn->candidate + 1 < conn->candidate_count) {
-        conn->candidate++;
-        try_candidate(cm, conn); /* so deep as there are candidates, at most */
-    } else if (conn->may_pass) {
-        pause_round(cm, conn);
-    } else {
-        cm_end(cm, conn, &conn->last);
-    }
+    go_on(cm, conn);
 }
 
 /*
@@ -308,7 +337,7 @@ bool cm_try_greeting(struct cm *cm, struct cm_conn *conn) {
         return false;
     conn->greets = true;
     drop_id(cm, conn);
-    try_candidate(cm, conn);
+    try_candidate(cm, conn, conn->search.candidate);
     return true;
 }
 
@@ -323,15 +352,30 @@ bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uin
     return true;
 }
 
+/* Its head start is over: the next one may begin, and this one goes on. */
+static void step_aside(struct cm *cm, struct cm_conn *conn) {
+    struct cm_failure silent = {.reason = SLUICE_REASON_UNREACHABLE, .cm_event = -1};
+    snprintf(silent.text, sizeof silent.text, "no answer in its head start (it waited for %s)",
+             cm_state_name(conn->owner.state));
+    note(cm, conn, CM_HOPE_LATER, &silent);
+    cm_race_aside(cm, conn);
+}
+
 void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     conn->step_ns = 0;
-    if (conn->owner.state == CM_BACKOFF)
-        begin_round(cm, conn);
-    else if (!may_be_there(cm, conn))
+    if (!cm_race_may_go_on(conn->owner.state)) {
         cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,
                       "no answer in its share of the time (it waited for %s)",
                       cm_state_name(conn->owner.state));
+        return;
+    }
+    if (conn->owner.id)
+        step_aside(cm, conn);
+    if (conn->pausing)
+        begin_round(cm, conn);
+    else
+        go_on(cm, conn);
 }
 
 void cm_time_over(struct cm *cm, struct cm_conn *conn) {

@@ -96,6 +96,8 @@ void cm_decided(struct cm_conn *conn);
 /* The try is given up while it goes on. True: its id is gone, and its QP goes with cm_give_left(). */
 bool cm_leave(struct cm *cm, struct cm_conn *conn);
 void cm_give_left(struct cm *cm, struct cm_conn *conn);
+/* A try whose call failed with that errno, or that found so while it looked for the peer's host. */
+void cm_connect_failed(struct cm *cm, struct cm_conn *conn, int error);
 /* A try that got no answer because of something on this side: no file, no port, no route. */
 bool cm_failed_here(struct cm *cm, struct cm_conn *conn, const struct cm_event *event);
 
@@ -132,6 +134,27 @@ void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its tim
 void cm_prepared(struct cm *cm, struct cm_conn *conn);
 void cm_ready(struct cm *cm, struct cm_conn *conn);
 
+/* ---- dial_race.c ------------------------------------------------------------------------------- */
+
+static inline bool cm_race_may_go_on(enum cm_state state) {
+    return state == CM_BACKOFF || state == CM_RESOLVING_ADDR || state == CM_RESOLVING_ROUTE;
+}
+
+/* Asks for its route. 0, or -1 and errno. */
+int cm_race_route(struct cm *cm, struct cm_conn *conn);
+/* The try that has the connection's place goes on beside it. */
+void cm_race_aside(struct cm *cm, struct cm_conn *conn);
+/* One that goes on beside it, of which an event came, takes that place, and the one that had it makes way. */
+struct cm_owner *cm_race_forward(struct cm *cm, struct cm_owner *owner);
+/* The first that was begun takes the place, in which there is none. False: no try is under way. */
+bool cm_race_forward_first(struct cm *cm, struct cm_conn *conn);
+/* One more may begin: if as many as may be are under way, the first that was begun is given up. */
+void cm_race_make_room(struct cm *cm, struct cm_conn *conn);
+/* A bit for each candidate that is tried beside the connection's place. */
+uint8_t cm_race_under_way(const struct cm_conn *conn);
+/* All those are given up, and may be tried again. */
+void cm_race_end(struct cm *cm, struct cm_conn *conn);
+
 /* ---- dial_retry.c ------------------------------------------------------------------------------ */
 
 enum cm_hope {
@@ -149,11 +172,13 @@ bool cm_try_greeting(struct cm *cm, struct cm_conn *conn);
 /* The queue pair broke. False: of no try; the caller ends the connection. */
 bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
                   const char *what);
-enum cm_hope cm_hope_of(sluice_reason reason);          /* of what a peer or its device answered */
-void cm_try_share(struct cm *cm, struct cm_conn *conn); /* this candidate's time begins */
-void cm_step_over(struct cm *cm, struct cm_conn *conn); /* step_ns passed */
-void cm_time_over(struct cm *cm, struct cm_conn *conn); /* deadline_ns passed */
-int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left for this step */
+enum cm_hope cm_hope_of(sluice_reason reason); /* of what a peer or its device answered */
+void cm_try_share(struct cm *cm,
+                  struct cm_conn *conn); /* its request is sent: its time for an answer begins */
+void cm_try_show(struct cm *cm, struct cm_conn *conn);    /* its address, as the session's */
+void cm_step_over(struct cm *cm, struct cm_conn *conn);   /* step_ns passed */
+void cm_time_over(struct cm *cm, struct cm_conn *conn);   /* deadline_ns passed */
+int cm_milliseconds(struct cm *cm, struct cm_conn *conn); /* left for the dial */
 
 /* ---- event_source.c ---------------------------------------------------------------------------- */
 

@@ -52,9 +52,30 @@ struct cm_owner {
     uint8_t state; /* enum cm_state */
     bool listener; /* a struct cm_listener; else a struct cm_conn, in RESOLVING_ADDRINFO a struct
                       cm_addrinfo_query, or in REMOVAL_WATCH none of them */
+    bool aside;    /* a struct cm_aside instead of a struct cm_conn */
 };
 
 #define CM_CANDIDATES 8 /* addresses of one name that are tried */
+#define CM_RACE 4       /* of them at a time */
+
+/* How far a try has come on its way to one address. */
+struct cm_search {
+    uint64_t until_ns; /* RESOLVING_ADDR: until when the address is looked for */
+    uint64_t slice_ns; /* since when the kernel does */
+    uint32_t slice_ms; /* for how long it does this time */
+    uint32_t number;   /* of the try */
+    uint8_t candidate; /* the address */
+    bool reaches;      /* RESOLVING_ROUTE: what is awaited is that the peer's host answers */
+};
+
+struct cm_conn;
+
+/* A try that goes on while another has the place of the connection (dial_race.c). */
+struct cm_aside {
+    struct cm_owner owner; /* first; without an id: none */
+    struct cm_conn *conn;
+    struct cm_search search;
+};
 
 /* Why a connection ended, or a try failed. */
 struct cm_failure {
@@ -116,20 +137,18 @@ struct cm_conn {
     struct cds_list_head asking;
 
     /* dialer: its tries (dial_retry.c) */
-    struct cm_failure last; /* the failure to report when time runs out; reason NONE: none yet */
-    uint64_t step_ns;       /* end of the pause, or of this candidate's time; 0: none */
-    uint64_t share_ns;      /* and of its share, if its host answers; 0: none */
-    uint64_t
-        head_start_ns;  /* of an address whose host does not answer, before the next one is tried */
-    uint64_t search_ns; /* RESOLVING_ADDR: until when the address is looked for */
-    uint64_t slice_ns;  /* since when the kernel does */
-    uint32_t slice_ms;  /* for how long it does this time */
-    uint64_t pause_ns;  /* middle of the next pause */
-    uint8_t candidate;  /* the one being tried */
-    bool may_pass;      /* a failure of this round was one that may pass */
-    bool preparing;     /* PREPARE was posted: once a session, unless a try uses the QP up */
-    bool greets;        /* a listener would not have it without a handshake */
-    bool used_up;       /* this QP was connected, or nearly: another try needs another */
+    struct cm_failure last;  /* the failure to report when time runs out; reason NONE: none yet */
+    uint64_t step_ns;        /* end of the pause, of the head start or of the share; 0: none */
+    uint64_t head_start_ns;  /* of a try whose peer does not answer, before the next one begins */
+    uint64_t pause_ns;       /* middle of the next pause */
+    struct cm_search search; /* of the try whose id is the owner's */
+    struct cm_aside asides[CM_RACE]; /* the others */
+    uint8_t begun;                   /* a bit for each candidate of this round that was tried */
+    bool pausing;                    /* step_ns ends a pause, whatever is under way meanwhile */
+    bool may_pass;                   /* a failure of this round was one that may pass */
+    bool preparing; /* PREPARE was posted: once a session, unless a try uses the QP up */
+    bool greets;    /* a listener would not have it without a handshake */
+    bool used_up;   /* this QP was connected, or nearly: another try needs another */
     /* where connecting blocks: that of this try, until its outcome is known; and one that was left and
      * waits for the QP it was made with */
     struct cm_connect *call, *left;

@@ -166,10 +166,11 @@ struct fabric_ops {
     const char *(*other_hosts)(unsigned soft_net);
     int (*set_net)(struct rdma_event_channel *channel, unsigned soft_net);
     /*
-     * True while no listener can have the request of connect(), because the peer's host has not answered at all: a
-     * try that ends now leaves nothing there. NULL: not known.
+     * As resolve_route. 1: ROUTE_RESOLVED will come when the peer's host has answered, or ROUTE_ERROR with the errno of
+     * a connect() that it did not, or that no program listens there. No listener hears of an id that goes no further. 0: it
+     * is resolve_route, as the device knows no such answer on that way. NULL: on none.
      */
-    bool (*request_unsent)(struct rdma_cm_id *id);
+    int (*reach)(struct rdma_cm_id *id, int ms);
     /*
      * Features of this device that the QP's peer lacks; asked when the queue pair has a peer. NULL where all
      * peers have all of them.

@@ -110,8 +110,8 @@ bool soft_over_tcp(struct ibv_qp *qp);
 enum soft_cm_net { SOFT_CM_NET_DEFAULT, SOFT_CM_NET_OFF, SOFT_CM_NET_ON, SOFT_CM_NET_REQUIRE };
 const char *soft_cm_net_text(unsigned net);
 int soft_cm_set_net(struct rdma_event_channel *channel, unsigned net);
-/* Over TCP: the peer's host has not answered since soft_connect(), so no listener has its request. */
-bool soft_cm_request_unsent(struct rdma_cm_id *id);
+/* As soft_resolve_route(). 1: over TCP, and ROUTE_RESOLVED comes when TCP is connected, of which no listener hears. */
+int soft_cm_reach(struct rdma_cm_id *id, int timeout_ms);
 uint64_t
 soft_peer_number(struct ibv_qp *qp); /* its peer's process, or user if that is another one */
 /* Over TCP, and not this device: it has iWARP's operations only, neither immediate data nor atomics. */

@@ -99,6 +99,8 @@ static sluice_node *watched_owner(struct cm_owner *owner) {
         return ((struct cm_listener *)(void *)owner)->node;
     if (owner->state == CM_REMOVAL_WATCH)
         return ((struct cm *)(void *)((char *)owner - offsetof(struct cm, watch)))->node;
+    if (owner->aside) /* it has sent nothing */
+        return session_of_conn(((struct cm_aside *)(void *)owner)->conn)->node;
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
     /* A try that is dropped: the listener has not answered, so no queue pair was connected. */

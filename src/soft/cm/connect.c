@@ -13,7 +13,6 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/sync.h"
-#include "soft/cm/tcp.h"
 #include "soft/fault/cm.h"
 #include "soft/verbs/profile.h"
 #include "soft/soft.h"
@@ -122,15 +121,6 @@ int soft_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) {
     if (!error)
         forget_prefix(own);
     return error ? soft_cm_fail(error) : soft_cm_sync_complete(own);
-}
-
-bool soft_cm_request_unsent(struct rdma_cm_id *id) {
-    const struct soft_cm_tcp *tcp;
-    soft_lock();
-    tcp = soft_cm_id_of(id)->conn.tcp;
-    bool unsent = tcp && tcp->dialer && tcp->stage <= SOFT_CM_TCP_CONNECTING;
-    soft_unlock();
-    return unsent;
 }
 
 /* ---- establish ------------------------------------------------------------------------------------ */

@@ -18,6 +18,7 @@
 #include "soft/cm/resolve.h"
 #include "soft/cm/sync.h"
 #include "soft/cm/tcp.h"
+#include "soft/cm/tcp_dial.h"
 #include "soft/fault/cm.h"
 #include "soft/soft.h"
 #include "soft/verbs/profile.h"
@@ -203,15 +204,7 @@ static struct ibv_sa_path_rec *make_path(struct soft_cm_id *id) {
     return path;
 }
 
-/* Also the end of set_option(IB_PATH): there is but one path, whatever was given. */
-int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
-    if (id->state != SOFT_CM_ADDR_RESOLVED)
-        return EINVAL;
-    int event, status;
-    if (soft_fault_id_call(&id->fault, FAULT_RESOLVE_ROUTE, &event, &status)) {
-        soft_cm_event_raise(id, event, status);
-        return 0;
-    }
+int soft_cm_route_found(struct soft_cm_id *id) {
     if (!soft_profile()->iwarp) { /* there it is the network's affair */
         struct ibv_sa_path_rec *path = make_path(id);
         if (!path)
@@ -223,6 +216,50 @@ int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
     id->state = SOFT_CM_ROUTE_RESOLVED;
     soft_cm_event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
     return 0;
+}
+
+/* 0: go on; -1: the fault plan has answered; else an errno. */
+static int begin_route(struct soft_cm_id *id) {
+    int event, status;
+    if (id->state != SOFT_CM_ADDR_RESOLVED)
+        return EINVAL;
+    if (!soft_fault_id_call(&id->fault, FAULT_RESOLVE_ROUTE, &event, &status))
+        return 0;
+    soft_cm_event_raise(id, event, status);
+    return -1;
+}
+
+/* Also the end of set_option(IB_PATH): there is but one path, whatever was given. */
+int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
+    int error = begin_route(id);
+    if (error == 0)
+        error = soft_cm_route_found(id);
+    return error < 0 ? 0 : error;
+}
+
+static int reach_locked(struct soft_cm_id *id, int timeout_ms, bool *awaited) {
+    if (!id->conn.tcp)
+        return soft_cm_resolve_route_locked(id);
+    int error = begin_route(id);
+    if (error != 0)
+        return error < 0 ? 0 : error;
+    error = soft_cm_tcp_reach(id, timeout_ms);
+    *awaited = error == 0;
+    return error;
+}
+
+int soft_cm_reach(struct rdma_cm_id *id, int timeout_ms) {
+    UNCANCELLED;
+    bool awaited = false;
+    int error = soft_cm_id_unusable(id);
+    if (!error && timeout_ms <= 0)
+        error = EINVAL;
+    if (error)
+        return soft_cm_fail(error);
+    soft_lock();
+    error = reach_locked(soft_cm_id_of(id), timeout_ms, &awaited);
+    soft_unlock();
+    return error ? soft_cm_fail(error) : awaited;
 }
 
 int soft_resolve_route(struct rdma_cm_id *id, int timeout_ms) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * tcp.c - a connection's socket: opened, dialed, given to its queue pair, closed; and what the connection manager's
- * messages make of it. tcp_offer.c has the messages that arrive, tcp_port.c the listeners.
+ * tcp.c - a connection's socket: opened, given to its queue pair, closed; and what the connection manager's messages
+ * make of it. tcp_dial.c has the dialer's connecting, tcp_offer.c the messages that arrive, tcp_port.c the listeners.
  *
  * Control lock for everything. No call waits.
  */
@@ -17,9 +17,9 @@
 #include "soft/cm/addr.h"
 #include "soft/cm/id.h"
 #include "soft/cm/net.h"
+#include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_offer.h"
 #include "soft/cm/tcp_port.h"
-#include "soft/cm/timers.h"
 #include "soft/fault/cm.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
@@ -28,7 +28,7 @@
 #include "soft/verbs/qp_modify.h"
 
 /* The terms of this device: check values, and the operations of RFC 7306 where the other end has them. */
-static struct iwarp_offer offer_of(unsigned ird, unsigned ord) {
+struct iwarp_offer soft_cm_tcp_terms(unsigned ird, unsigned ord) {
     return (struct iwarp_offer){.crc = soft_cm_net_asks_crc(),
                                 .peer_to_peer = true,
                                 .extended = true,
@@ -110,7 +110,8 @@ static int make_socket(const struct sockaddr_storage *src, int *fd) {
 }
 
 /* The source's address as the route has it, and its port as TCP has it. */
-static int open_socket(struct soft_cm_id *id, struct soft_cm_tcp *tcp) {
+int soft_cm_tcp_socket(struct soft_cm_tcp *tcp) {
+    struct soft_cm_id *id = tcp->id;
     struct sockaddr_storage src = id->id.route.addr.src_storage;
     socklen_t bytes = sizeof src;
     uint16_t port = id->port.ephemeral ? 0 : soft_cm_addr_port(soft_cm_id_src(id));
@@ -149,7 +150,7 @@ int soft_cm_tcp_open(struct soft_cm_id *id) {
     tcp->id = id;
     tcp->dialer = true;
     tcp->watch.fd = -1;
-    int error = open_socket(id, tcp);
+    int error = soft_cm_tcp_socket(tcp);
     if (error != 0) {
         free(tcp);
         return error;
@@ -167,72 +168,14 @@ void soft_cm_tcp_forget(struct soft_cm_id *id) {
     soft_timer_cancel(&tcp->timer);
     if (qp && qp->tcp->socket)
         soft_qp_to_error(qp);
-    soft_cm_tcp_shut(tcp, tcp->stage > SOFT_CM_TCP_CONNECTING);
+    soft_cm_tcp_shut(tcp, tcp->stage >= SOFT_CM_TCP_ASKED);
     free(tcp);
-}
-
-/* ---- the dialer ---------------------------------------------------------------------------------------------- */
-
-static void failed(struct soft_cm_tcp *tcp, int error) {
-    soft_cm_tcp_shut(tcp, false);
-    tcp->stage = SOFT_CM_TCP_ENDED;
-    tcp->error = error;
-    tcp->refused = error == ECONNREFUSED;
-    soft_cm_tcp_offer_again(tcp);
-}
-
-/* TCP lets a socket connect to itself; but there is no listener there, as the port is taken. */
-static bool is_itself(struct soft_cm_id *id) {
-    const struct sockaddr *src = soft_cm_id_src(id), *dst = soft_cm_id_dst(id);
-    return soft_cm_addr_port(src) == soft_cm_addr_port(dst) && soft_cm_addr_equal(src, dst);
-}
-
-static void dial(struct soft_cm_tcp *tcp, const struct soft_cm_wire_req *req) {
-    if (tcp->stage != SOFT_CM_TCP_IDLE)
-        return; /* TCP repeats it */
-    tcp->error = 0;
-    tcp->refused = false;
-    tcp->offer = offer_of(req->responder_resources, req->initiator_depth);
-    memcpy(tcp->data, req->data, sizeof tcp->data);
-    tcp->request = iwarp_handshake_request(&tcp->offer, tcp->data, sizeof tcp->data);
-    int error = tcp->watch.fd < 0 ? open_socket(tcp->id, tcp) : 0;
-    if (error == 0)
-        error = iwarp_stream_prepare(tcp->watch.fd);
-    if (error == 0 && is_itself(tcp->id))
-        error = ECONNREFUSED;
-    const struct sockaddr *dst = soft_cm_id_dst(tcp->id);
-    if (error == 0 && connect(tcp->watch.fd, dst, soft_cm_addr_bytes(dst)) != 0 &&
-        errno != EINPROGRESS)
-        error = errno;
-    tcp->stage = SOFT_CM_TCP_CONNECTING;
-    if (error == 0)
-        error = soft_cm_tcp_watch(tcp, EPOLLOUT);
-    if (error != 0)
-        failed(tcp, error);
-}
-
-static void connected(struct soft_cm_tcp *tcp) {
-    int error = 0;
-    socklen_t bytes = sizeof error;
-    if (getsockopt(tcp->watch.fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0)
-        error = errno;
-    if (error == 0)
-        error = soft_cm_tcp_watch(tcp, EPOLLIN);
-    if (error == 0 && !soft_cm_tcp_write(tcp, &tcp->request))
-        error = ECONNRESET;
-    if (error != 0) {
-        failed(tcp, error);
-        return;
-    }
-    tcp->stage = SOFT_CM_TCP_ASKED;
-    iwarp_handshake_expect(&tcp->parser, true);
-    soft_cm_conn_wait(tcp->id);
 }
 
 /* ---- the listener's answer ----------------------------------------------------------------------------------- */
 
 static void answer(struct soft_cm_tcp *tcp, const struct soft_cm_wire_rep *rep) {
-    struct iwarp_offer own = offer_of(rep->responder_resources, rep->initiator_depth);
+    struct iwarp_offer own = soft_cm_tcp_terms(rep->responder_resources, rep->initiator_depth);
     own.depth_max = own.ird; /* the queue pair serves no more, whatever the dialer asks */
     struct iwarp_handshake reply;
     if (tcp->stage != SOFT_CM_TCP_ANSWERED ||
@@ -320,7 +263,7 @@ static void send_message(struct soft_cm_tcp *tcp, enum soft_cm_wire_type type,
                          const union soft_cm_wire_any *msg) {
     switch (type) {
     case SOFT_CM_WIRE_REQ:
-        dial(tcp, &msg->req);
+        soft_cm_tcp_dial(tcp, &msg->req);
         return;
     case SOFT_CM_WIRE_REP:
         answer(tcp, &msg->rep);
@@ -408,7 +351,7 @@ void soft_cm_tcp_quiet(struct soft_cm_tcp *tcp) {
 void soft_cm_tcp_on_event(struct soft_watch *watch, uint32_t events) {
     struct soft_cm_tcp *tcp = caa_container_of(watch, struct soft_cm_tcp, watch);
     if (tcp->stage == SOFT_CM_TCP_CONNECTING)
-        connected(tcp);
+        soft_cm_tcp_connected(tcp);
     else
         soft_cm_tcp_readable(tcp, events);
 }

@@ -40,6 +40,7 @@ struct soft_qp;
 enum soft_cm_tcp_stage {
     SOFT_CM_TCP_IDLE,       /* the dialer's, which has not begun or begins again */
     SOFT_CM_TCP_CONNECTING, /* TCP does */
+    SOFT_CM_TCP_REACHED,    /* the dialer's: TCP has, and there is no request yet */
     SOFT_CM_TCP_ASKED,      /* a request was sent, or is being read */
     SOFT_CM_TCP_ANSWERED,   /* the dialer's: there is a reply. the listener's: there is a request */
     SOFT_CM_TCP_AGREED,     /* the listener's: its reply was sent */
@@ -52,10 +53,11 @@ struct soft_cm_tcp {
     struct soft_cm_id *id; /* NULL: its request is not whole, or waits for room */
     enum soft_cm_tcp_stage stage;
     bool dialer, watched;
-    bool carried; /* the socket is the queue pair's */
-    bool begun;   /* the dialer's application is ready */
-    bool heard;   /* the dialer's first frame is here, or need not be waited for */
-    bool quiet;   /* the dialer sends no first frame: the listener may speak before long */
+    bool reaching; /* the dialer's, which awaits that TCP connects, and has no request yet */
+    bool carried;  /* the socket is the queue pair's */
+    bool begun;    /* the dialer's application is ready */
+    bool heard;    /* the dialer's first frame is here, or need not be waited for */
+    bool quiet;    /* the dialer sends no first frame: the listener may speak before long */
     uint64_t quiet_ns;
     bool refused; /* no listener there */
     int error;    /* errno that connecting came to, or what is wrong with the reply */
@@ -107,9 +109,13 @@ void soft_cm_tcp_closed(uint64_t id, bool answered);
 /* The number that stands for the peer's queue pair. */
 uint32_t soft_cm_tcp_qpn(const struct soft_cm_id *id);
 
-/* ---- for tcp_offer.c and tcp_port.c -------------------------------------------------------------------------- */
+/* ---- for tcp_dial.c, tcp_offer.c and tcp_port.c ------------------------------------------------------------- */
 
 void soft_cm_tcp_on_event(struct soft_watch *watch, uint32_t events);
+/* Bound to the id's source. 0 or an errno. */
+int soft_cm_tcp_socket(struct soft_cm_tcp *tcp);
+/* What this device offers the other end. */
+struct iwarp_offer soft_cm_tcp_terms(unsigned ird, unsigned ord);
 /* The listener need not wait for the dialer's first frame any more. */
 void soft_cm_tcp_quiet(struct soft_cm_tcp *tcp);
 /* Of READs, as messages have it: no more than a queue pair here can use. */

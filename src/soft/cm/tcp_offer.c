@@ -15,6 +15,7 @@
 #include "soft/cm/answer.h"
 #include "soft/cm/id.h"
 #include "soft/cm/tcp.h"
+#include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/cm/timers.h"
 #include "soft/fault/cm.h"
@@ -30,7 +31,7 @@ static void ended(struct soft_cm_tcp *tcp) {
         soft_cm_tcp_port_drop(tcp);
         return;
     }
-    soft_cm_tcp_shut(tcp, tcp->stage > SOFT_CM_TCP_CONNECTING);
+    soft_cm_tcp_shut(tcp, tcp->stage >= SOFT_CM_TCP_ASKED);
     tcp->stage = SOFT_CM_TCP_ENDED;
     soft_cm_tcp_offer_again(tcp);
 }
@@ -118,6 +119,10 @@ void soft_cm_tcp_readable(struct soft_cm_tcp *tcp, uint32_t events) {
         ended(tcp); /* nothing but that is watched for */
         return;
     case SOFT_CM_TCP_IDLE:
+    case SOFT_CM_TCP_REACHED: /* the peer waits for a request no longer: that connects anew */
+        soft_cm_tcp_shut(tcp, false);
+        tcp->stage = SOFT_CM_TCP_IDLE;
+        return;
     case SOFT_CM_TCP_CONNECTING:
     case SOFT_CM_TCP_ENDED:
         soft_cm_tcp_unwatch(tcp);
@@ -285,6 +290,10 @@ void soft_cm_tcp_on_timer(struct soft_timer *timer) {
     struct soft_cm_tcp *tcp = caa_container_of(timer, struct soft_cm_tcp, timer);
     if (!tcp->id) {
         soft_cm_tcp_port_due(tcp);
+        return;
+    }
+    if (tcp->reaching) {
+        soft_cm_tcp_unreached(tcp, ETIMEDOUT);
         return;
     }
     if (tcp->quiet && tcp->heard && tcp->quiet_ns == 0) {
