@@ -4,11 +4,13 @@
  * in whatever order they answer or fail, and the others leave nothing. The listener is at 127.0.0.1; 127.0.0.2 and above
  * refuse what comes to its port.
  */
+#include "support/child.h"
 #include "support/race.h"
 
 #include "cm/internal.h"
 #include "soft/cm/id.h"
 #include "support/usage.h"
+#include "support/wait.h"
 
 static const uint64_t second = 1000000000;
 
@@ -35,6 +37,29 @@ static void await_route(struct rdma_cm_id *id) {
         soft_unlock();
         assert_true(env_now(&env_default) < limit);
     }
+}
+
+/* ---- a node that is closed over it: first, for its process has to be one of a single thread ------------------- */
+
+/* In a process of its own: the rest of such a node is not given back. */
+static void close_over_it(void) {
+    void *state;
+    race_opened(&state);
+    struct pair *p = state;
+    dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
+    begin_all(p, 2);
+    cm_close(p->b.node->cm);
+    assert_int_equal(race.alive, 0);
+}
+
+TEST(a_dial_that_did_not_end_in_time_leaves_no_id_to_a_closed_channel) {
+    pid_t pid = child_fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close_over_it();
+        _exit(0);
+    }
+    assert_int_equal(wait_exit(pid), 0);
 }
 
 /* ---- one of them answers ------------------------------------------------------------------------------------- */
