@@ -249,6 +249,24 @@ PAIR_WITH(race_opened, when_a_request_fails_the_others_are_tried_again) {
     assert_int_equal(under_way(race_conn(p)), 1);
 }
 
+/* The pause was for the second; what the first fails with has one of its own. */
+PAIR_WITH(race_opened, one_that_answers_in_a_pause_and_fails_is_tried_again) {
+    struct pair *p = *state;
+    dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
+    begin_all(p, 2);
+    struct cm_conn *conn = race_conn(p);
+    race_let(1);
+    pair_await(p, conn->owner.state == CM_BACKOFF);
+    dialer_plan(REJECT(4));
+    race_let(0);
+    pair_await(p, dialer.connects == 1 && conn->owner.state == CM_BACKOFF);
+    assert_int_equal(conn->last.vendor, 4);
+    assert_int_not_equal(conn->step_ns, 0);
+    dialer.now_ns = conn->step_ns;
+    pair_expect(p, &p->b, SLUICE_UP);
+    assert_string_equal(pair_info(p->b.session).peer, p->address);
+}
+
 /* ---- ended from here ----------------------------------------------------------------------------------------- */
 
 TEST(hanging_up_with_two_under_way_leaves_nothing) {
@@ -315,6 +333,42 @@ PAIR_WITH(race_opened, without_such_an_answer_they_race_for_the_route) {
     dialer.now_ns = race_conn(p)->step_ns;
     pair_await(p, route_count == 2);
     assert_int_equal(soft_resolve_route(routed[0], 1000), 0);
+    pair_expect(p, &p->b, SLUICE_UP);
+    pair_expect(p, &p->a, SLUICE_UP);
+    assert_string_equal(pair_info(p->b.session).peer, p->address);
+    race_expect_one_session(p);
+}
+
+static struct rdma_cm_id *looking[4];
+static unsigned look_count;
+
+static int held_address(struct rdma_cm_id *id, struct sockaddr *src, struct sockaddr *dst, int ms) {
+    (void)src, (void)dst, (void)ms;
+    assert_true(look_count < 4);
+    looking[look_count++] = id;
+    return 0;
+}
+
+/* A neighbour may answer late; the kernel is asked for it again and again, also beside the next address. */
+PAIR_WITH(race_opened, an_address_is_looked_for_on_beside_the_next) {
+    struct pair *p = *state;
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)sluice_listener_port(p->listener)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    look_count = 0;
+    dialer_ops.resolve_addr = held_address;
+    dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
+    pair_dial_name(p, "two.test", PAIR_LINK(.timeout_ns = 60 * second));
+    pair_await(p, look_count == 1);
+    dialer.now_ns = race_conn(p)->step_ns;
+    pair_await(p, look_count == 2);
+    dialer_plan("id=* resolve_addr=1 event=ADDR_ERROR status=-110");
+    assert_int_equal(soft_resolve_addr(looking[0], NULL, (struct sockaddr *)&at, 50), 0);
+    pair_await(p, look_count == 3);
+    assert_ptr_equal(looking[2], looking[0]);
+    assert_int_equal(under_way(race_conn(p)), 3);
+    dialer_plan(NULL);
+    assert_int_equal(soft_resolve_addr(looking[2], NULL, (struct sockaddr *)&at, 50), 0);
     pair_expect(p, &p->b, SLUICE_UP);
     pair_expect(p, &p->a, SLUICE_UP);
     assert_string_equal(pair_info(p->b.session).peer, p->address);
