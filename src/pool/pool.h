@@ -182,8 +182,6 @@ _Atomic uint64_t *pool_note(struct pool *pool);
  * the last. The cache's owner.
  */
 void pool_noted(struct pool *pool, struct pool_cache *cache);
-/* Buffers handed out and not returned; exact while no thread gets or puts. */
-uint64_t pool_in_use(const struct pool *pool);
 
 /* ---- waiting for memory ------------------------------------------------------------------------ */
 

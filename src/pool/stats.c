@@ -33,33 +33,6 @@ static uint64_t see(const _Atomic uint64_t *counter) {
     return atomic_load_explicit(counter, memory_order_acquire);
 }
 
-/* Returns first: what is handed out in between then counts too much, never below zero. */
-static uint64_t sum_puts(const struct pool *pool, unsigned size_class) {
-    uint64_t puts = see(&pool->puts[size_class]);
-    for (const struct pool_cache *cache = pool->caches; cache; cache = cache->next)
-        puts += see(&cache->bin[size_class].puts);
-    return puts;
-}
-
-static uint64_t sum_gets(const struct pool *pool, unsigned size_class) {
-    uint64_t gets = see(&pool->gets[size_class]);
-    for (const struct pool_cache *cache = pool->caches; cache; cache = cache->next)
-        gets += see(&cache->bin[size_class].gets);
-    return gets;
-}
-
-uint64_t pool_in_use(const struct pool *pool) {
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&pool->lock;
-    uint64_t in_use = 0;
-    pthread_mutex_lock(lock);
-    for (unsigned i = 0; i <= POOL_CLASSES; i++) {
-        uint64_t puts = sum_puts(pool, i);
-        in_use += sum_gets(pool, i) - puts;
-    }
-    pthread_mutex_unlock(lock);
-    return in_use;
-}
-
 bool pool_cache_has(const struct pool_cache *cache) {
     for (unsigned i = 0; i < POOL_CLASSES; i++)
         if (magazine_count_seen(&cache->bin[i]) + count_of(&cache->bin[i].spare_count) > 0)

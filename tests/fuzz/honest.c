@@ -6,6 +6,7 @@
 #include "core/session_table.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/qp.h"
+#include "support/pool_stats.h"
 #include "stranger.h"
 #include "core/wire/frame.h"
 #include "datapath/rndv/internal.h"

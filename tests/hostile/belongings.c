@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* belongings.c - see belongings.h. Buffers are exact while nobody gets or puts any. */
+#include "support/pool_stats.h"
 #include "support/side.h"
 
 #include "base/sanitize.h"

@@ -60,6 +60,15 @@ void pool_get_stats(struct pool *pool, struct pool_stats *out) {
     pthread_mutex_unlock(&pool->lock);
 }
 
+uint64_t pool_in_use(struct pool *pool) {
+    struct pool_stats stats;
+    uint64_t in_use = 0;
+    pool_get_stats(pool, &stats);
+    for (unsigned i = 0; i <= POOL_CLASSES; i++)
+        in_use += stats.count[i].gets - stats.count[i].puts;
+    return in_use;
+}
+
 void pool_grow_settle(struct pool *pool) {
     pthread_mutex_lock(&pool->slow);
     grow_wait(pool);

@@ -33,5 +33,7 @@ void pool_cache_get_stats(const struct pool_cache *cache, struct pool_count *out
 uint64_t pool_bytes_max(const struct pool *pool);
 /* Waits until the helper that adds arenas has nothing to do. */
 void pool_grow_settle(struct pool *pool);
+/* Buffers handed out and not returned. */
+uint64_t pool_in_use(struct pool *pool);
 
 #endif

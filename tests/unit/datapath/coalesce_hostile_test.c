@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* A pack that is not right, or is not any more when it is opened, delivers nothing of it and ends its session. */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"

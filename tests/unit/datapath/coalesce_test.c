@@ -4,6 +4,7 @@
  * out is what went in, in order; the window, outcomes, credits and memory are exact.
  */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 
 #include <pthread.h>
 

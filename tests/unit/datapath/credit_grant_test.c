@@ -5,6 +5,7 @@
  */
 #include "support/pair.h"
 #include "support/log.h"
+#include "support/pool_stats.h"
 #include "datapath/rx/credits.h"
 
 #define SECOND 1000000000ull

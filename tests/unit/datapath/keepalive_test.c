@@ -6,6 +6,7 @@
  */
 #include "support/pair.h"
 #include "support/log.h"
+#include "support/pool_stats.h"
 #include "datapath/session/keepalive.h"
 #include "datapath/session/open.h"
 #include "datapath/tx/post.h"

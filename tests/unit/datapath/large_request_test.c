@@ -6,6 +6,7 @@
 #include "base/sanitize.h"
 #include "datapath/tx/post.h"
 #include "datapath/rndv/rndv.h"
+#include "support/pool_stats.h"
 #include "support/request.h"
 #include "support/log.h"
 

@@ -11,6 +11,7 @@
 #include "datapath/rndv/internal.h"
 #include "support/announced.h"
 #include "support/memory.h"
+#include "support/pool_stats.h"
 
 #define MIB (1u << 20)
 

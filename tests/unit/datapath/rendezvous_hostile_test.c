@@ -4,6 +4,7 @@
  * reason PROTOCOL, and nothing else: no memory is kept, and the node goes on.
  */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 #include "core/wire/private_data.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/post.h"

@@ -8,6 +8,7 @@
 #include "datapath/rndv/rndv.h"
 #include "datapath/tx/iov.h"
 #include "support/pair.h"
+#include "support/pool_stats.h"
 #include "soft/rc/ring.h"
 #include "soft/verbs/qp.h"
 

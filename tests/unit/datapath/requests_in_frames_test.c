@@ -12,6 +12,7 @@
 #include "datapath/tx/send_completion.h"
 #include "support/announced.h"
 #include "support/log.h"
+#include "support/pool_stats.h"
 #include "support/request.h"
 #include "support/rows.h"
 

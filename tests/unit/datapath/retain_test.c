@@ -4,6 +4,7 @@
  * thread, or sent on; whatever it came in.
  */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 #include "support/reports.h"
 #include "support/request.h"
 

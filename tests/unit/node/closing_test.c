@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* Close may be called at any time, in any state; each session ends with exactly one CLOSED. */
 #include "support/pair.h"
+#include "support/pool_stats.h"
 #include "support/usage.h"
 #include "cm/cm_table.h"
 

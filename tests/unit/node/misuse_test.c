@@ -6,6 +6,7 @@
  */
 #include "support/child.h"
 #include "support/pair.h"
+#include "support/pool_stats.h"
 #include "support/reports.h"
 #include "support/skip.h"
 

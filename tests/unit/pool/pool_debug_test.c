@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* pool_debug_test.c - misuse of buffers is told, with who did it, and does no harm. */
+#include "support/pool_stats.h"
 #include "support/test.h"
 
 #include <stdio.h>
