@@ -63,8 +63,17 @@ void soft_order_forked(void) {
     st(list_lock, 0);
 }
 
+/*
+ * A program that sleeps on its receives may not poll again before the next message, and one that sleeps on its sends has
+ * only the acknowledgement to wake it: neither may depend on later polls here.
+ */
+static bool is_slept_on(const struct soft_qp *qp) {
+    return soft_cq_of(qp->own_recv_cq)->ibv.channel ||
+           (qp->peer_send_armed && ld(*qp->peer_send_armed) != 0);
+}
+
 void soft_order_tell(struct soft_qp *qp) {
-    if (ld(soft_order_count) > 1 && ld(across))
+    if ((ld(soft_order_count) > 1 && ld(across)) || is_slept_on(qp))
         soft_qp_flush_ack(qp);
 }
 

@@ -31,6 +31,14 @@ static int open_one_cq(void **state) {
     return 0;
 }
 
+static int open_polled_receiver(void **state) {
+    (void)state;
+    sv_pair(&a, SV_OPTIONS(.channel = true), &b, SV_OPTIONS(.channel = false));
+    sv_wait_linked(&a);
+    sv_wait_linked(&b);
+    return 0;
+}
+
 static int close_pair(void **state) {
     (void)state;
     sv_unpair(&a, &b);
@@ -149,6 +157,33 @@ WITH(open_default, a_send_completes_though_its_receiver_stopped_polling) {
     expect_event(&a, a.scq);
     struct ibv_wc wc;
     assert_int_equal(ibv_poll_cq(a.scq, 1, &wc), 1);
+}
+
+/*
+ * The same without waiting for the engine's turn: the receiver's poll has told of the message before it returns, as its
+ * program sleeps on a channel and may not poll again. The send completes in one look, as on an adapter.
+ */
+WITH(open_default, a_receiver_that_sleeps_between_polls_tells_at_once) {
+    for (unsigned i = 0; i < 100; i++) {
+        struct ibv_wc wc[4];
+        assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+        one_message(IBV_SEND_SIGNALED);
+        assert_int_equal(ibv_poll_cq(b.rcq, 4, wc), 1);
+        assert_int_equal(ibv_poll_cq(a.scq, 4, wc), 1);
+    }
+}
+
+/* The receiver polls without a channel, but the sender sleeps, and only the acknowledgement wakes it. */
+TEST_WITH(open_polled_receiver, close_pair, a_sender_that_sleeps_is_told_at_once) {
+    for (unsigned i = 0; i < 100; i++) {
+        struct ibv_wc wc[4];
+        assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+        assert_int_equal(ibv_req_notify_cq(a.scq, 0), 0);
+        one_message(IBV_SEND_SIGNALED);
+        assert_int_equal(ibv_poll_cq(b.rcq, 4, wc), 1);
+        assert_int_equal(ibv_poll_cq(a.scq, 4, wc), 1);
+        expect_event(&a, a.scq);
+    }
 }
 
 /* The acknowledgement travels with a reply, whose own queue nobody has armed. */
