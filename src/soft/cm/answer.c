@@ -8,6 +8,7 @@
 
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
+#include "soft/cm/quiet.h"
 
 void soft_cm_conn_on_wait(struct soft_cm_id *id, const struct soft_cm_wire_head *head) {
     if (id->conn.state != SOFT_CM_CONN_REQ_SENT && id->conn.state != SOFT_CM_CONN_REP_SENT)
@@ -104,7 +105,7 @@ void soft_cm_conn_on_dreq(struct soft_cm_id *id) {
     case SOFT_CM_CONN_UP:
         soft_timer_cancel(&id->conn.timer);
         id->conn.state = SOFT_CM_CONN_DREQ_RCVD;
-        soft_cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+        soft_cm_quiet_end(id);
         return;
     case SOFT_CM_CONN_DREQ_SENT: /* both at once: each is the other's answer */
         soft_cm_wire_send_plain(id, SOFT_CM_WIRE_DREP);

@@ -17,6 +17,7 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_answer.h"
 #include "soft/cm/port_cache.h"
+#include "soft/cm/quiet.h"
 #include "soft/cm/tcp.h"
 #include "soft/cm/timers.h"
 #include "soft/ipc/engine.h"
@@ -103,6 +104,7 @@ static void forget_peer(struct soft_cm_id *id) {
 void soft_cm_conn_over(struct soft_cm_id *id) {
     soft_assert_locked();
     soft_timer_cancel(&id->conn.timer);
+    id->conn.end_ns = 0;
     forget_peer(id); /* a late disconnect of the peer is confirmed without us */
     id->conn.state = SOFT_CM_CONN_OVER;
     soft_cm_tcp_forget(id);
@@ -276,7 +278,7 @@ static void on_timer(struct soft_timer *timer) {
     case SOFT_CM_CONN_SIDR_RCVD:
     case SOFT_CM_CONN_SIDR_DONE:
     case SOFT_CM_CONN_OVER:
-        return; /* these wait for the application or for ever; no timer is armed */
+        return; /* these wait for the application or for ever; this timer is not armed */
     }
 }
 
@@ -326,7 +328,7 @@ void soft_cm_conn_peer_gone(struct soft_cm_id *id) {
     case SOFT_CM_CONN_UP:
         forget_peer(id);
         id->conn.state = SOFT_CM_CONN_DREQ_RCVD;
-        soft_cm_conn_event(id, RDMA_CM_EVENT_DISCONNECTED, 0);
+        soft_cm_quiet_end(id);
         return;
     case SOFT_CM_CONN_DREQ_SENT:
         soft_cm_conn_enter_timewait(id);

@@ -60,6 +60,8 @@ struct soft_cm_conn {
     unsigned tries_left;
     uint64_t asked_ns;       /* when asking began */
     uint64_t refuse_ns;      /* no listener: when to refuse; 0: not looked for yet */
+    uint64_t end_ns;         /* the peer has ended it, which is not told yet (quiet.h); 0: no */
+    uint64_t taken_ns;       /* when there was last a completion that was not taken */
     struct soft_peer *peer;  /* held, or NULL */
     struct soft_cm_tcp *tcp; /* over TCP: tcp.h; NULL: within this host */
     uint64_t remote;         /* the id's number over there, 0 while unknown */

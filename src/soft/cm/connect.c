@@ -12,6 +12,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"
+#include "soft/cm/quiet.h"
 #include "soft/cm/sync.h"
 #include "soft/fault/cm.h"
 #include "soft/verbs/profile.h"
@@ -159,6 +160,7 @@ static int disconnect_locked(struct soft_cm_id *id) {
         soft_cm_conn_ask(id, SOFT_CM_CONN_DREQ_SENT);
         return 0;
     case SOFT_CM_CONN_DREQ_RCVD:
+        soft_cm_quiet_tell(id); /* the program ends it as well, and waits for nothing */
         soft_cm_wire_send_plain(id, SOFT_CM_WIRE_DREP);
         soft_cm_conn_enter_timewait(id);
         return 0;

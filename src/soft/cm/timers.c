@@ -17,6 +17,7 @@ static void times_read(void) {
     times.tries = setting_value(SETTING_SOFT_CM_TRIES, 16);
     times.wait_ms = setting_value(SETTING_SOFT_CM_WAIT_MS, 20000);
     times.refuse_ms = setting_value(SETTING_SOFT_CM_REFUSE_MS, soft_dropin ? 250 : 0);
+    times.end_ms = setting_value(SETTING_SOFT_CM_END_MS, soft_dropin ? 100 : 0);
     times.mpa_ms = setting_value(SETTING_SOFT_MPA_MS, 10000);
     times.timewait_ms = setting_value(SETTING_SOFT_TIMEWAIT_MS, 500);
 }

@@ -11,6 +11,8 @@
  *                                      request is refused; 250 for programs written for NICs, some of which
  *                                      begin to listen when they have told the peer to connect, and count
  *                                      on the time a request takes there
+ *   SLUICE_SOFT_CM_END_MS          0   how long DISCONNECTED waits, at most, for completions that came before
+ *                                      it to be taken; 100 for programs written for NICs (quiet.h)
  *   SLUICE_SOFT_MPA_MS         10000   how long a request of a device that is like iWARP waits for its
  *                                      answer, once the connection exists
  *
@@ -20,7 +22,7 @@
 #define SOFT_CM_TIMERS_H
 
 struct soft_cm_timers {
-    unsigned answer_ms, tries, wait_ms, timewait_ms, refuse_ms, mpa_ms;
+    unsigned answer_ms, tries, wait_ms, timewait_ms, refuse_ms, end_ms, mpa_ms;
 };
 const struct soft_cm_timers *soft_cm_timers(void);
 
