@@ -70,6 +70,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
             answers(qp);
         if (qp->sq_next != qp->sq_tail)
             soft_requester(qp);
+        soft_requester_ask_room(qp, sink->cq == NULL);
         if (qp->tx_published != before)
             soft_qp_bell_receiver(qp);
         if (qp->kick_wanted) {

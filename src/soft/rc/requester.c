@@ -300,6 +300,34 @@ void soft_requester(struct soft_qp *qp) {
         slot_publish(qp, ring);
 }
 
+/* Whether a thread has polled since the engine looked last. */
+static bool is_polled(struct soft_qp *qp) {
+    unsigned polls =
+        ld(soft_cq_of(qp->own_send_cq)->idle_polls) + ld(soft_cq_of(qp->own_recv_cq)->idle_polls);
+    bool changed = polls != qp->polls_seen;
+    qp->polls_seen = polls;
+    return changed;
+}
+
+/*
+ * What waits for free slots waits for the receiver, and a thread that polls sees them. The engine does not poll: it has
+ * the receiver ring when it has taken slots, for as long as anything waits and no thread polls. Else the engine would take
+ * the sender's work, and the CPU, from the poller. What was freed before the receiver could see the wish is used at once;
+ * a ring that is missed costs a tick.
+ */
+void soft_requester_ask_room(struct soft_qp *qp, bool engine) {
+    spin_assert_held(&qp->lock);
+    struct soft_ring *tx = ld(qp->tx);
+    bool want = tx && engine && !is_polled(qp) && qp->state == IBV_QPS_RTS &&
+                (qp->sq_next != qp->sq_tail || qp->answer_head != qp->answer_tail);
+    if (want == qp->asks_room || !tx)
+        return;
+    qp->asks_room = want;
+    atomic_store(&tx->tx.room, want);
+    if (want && note_ack(qp, atomic_load(&tx->rx.acked)) && qp->sq_next != qp->sq_tail)
+        soft_requester(qp);
+}
+
 /* ---- the peer's bell ---------------------------------------------------------------------------- */
 
 void soft_qp_kick(struct soft_qp *qp) {
@@ -319,7 +347,10 @@ void soft_qp_flush_ack(struct soft_qp *qp) {
     soft_qp_news(qp);
     st(qp->rx_told, pos);
     st(qp->rx_word, pos);
-    bell_after(qp, qp->peer_send_armed);
+    if (__builtin_expect(atomic_load_explicit(&rx->tx.room, memory_order_relaxed) != 0, 0))
+        soft_qp_kick(qp);
+    else
+        bell_after(qp, qp->peer_send_armed);
 }
 
 /* Of any number: an application may have given one that is not its own. */

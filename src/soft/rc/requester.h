@@ -62,6 +62,9 @@ static inline bool bell_wanted(const struct soft_qp *qp, const _Atomic uint32_t 
     return atomic_load_explicit(armed, memory_order_relaxed) != 0;
 }
 
+/* qp->lock. Whether the receiver rings when slots are free: if the engine waits for them, not if a thread polls. */
+void soft_requester_ask_room(struct soft_qp *qp, bool engine);
+
 void soft_qp_kick(struct soft_qp *qp); /* ring the peer's process */
 
 static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed) {

@@ -118,7 +118,8 @@ struct soft_ring {
     struct {
         _Atomic uint32_t down;     /* the sending QP left RTS */
         _Atomic uint32_t touching; /* odd: the sender is inside one of the receiver's regions */
-        uint32_t pad[14];
+        _Atomic uint32_t room;     /* no thread polls for slots to become free: ring the sender */
+        uint32_t pad[13];
     } tx;
     uint32_t spare[16];
     struct soft_slot slot[SOFT_RING_SLOTS];

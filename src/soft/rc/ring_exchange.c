@@ -108,6 +108,7 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     if (place < SOFT_SHM_PAGE_QPS)
         atomic_store_explicit(&qp->heard, &peer->shm_page->told[place], memory_order_release);
     qp->tx_pos = qp->tx_index = qp->tx_published = 0;
+    qp->asks_room = false;
     st(qp->tx_acked, 0);
     atomic_store_explicit(&qp->tx, ring, memory_order_release);
     soft_qp_attend(qp);

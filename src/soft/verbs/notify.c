@@ -32,6 +32,8 @@ static void look_after(struct soft_cq *cq) {
         struct soft_qp *qp = cq->polled[i].qp;
         if (ld(qp->has_socket))
             soft_tcp_arm(qp);
+        else if (ld(qp->backlog)) /* the engine asks for room to be told */
+            soft_qp_progress(qp);
         if (unsure || ld(qp->unretired) || (qp->ud ? soft_ud_arrived(qp) : soft_qp_has_work(qp))) {
             st(qp->need_tick, true);
             outstanding = true;

@@ -190,6 +190,8 @@ struct soft_qp {
     int bell_in, bell_out; /* rc/qp_bell.h: its own, and the peer's: the descriptor and 1; or 0 */
     bool bell_misused;     /* the peer put a descriptor into it: heard no more */
     bool kick_wanted;      /* ring the peer whatever its armed word says */
+    bool asks_room;        /* the receiver is to ring when there are free slots */
+    unsigned polls_seen;   /* of its CQs, by the engine when something waited for room */
     bool held_back;        /* ordered: a message waits for what is to be completed before it */
     bool one_sided_ring;   /* there is one that may not have been executed */
     uint32_t remote_pd;
