@@ -32,6 +32,7 @@
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/receive.h"
+#include "datapath/tx/fragment.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 
@@ -227,7 +228,7 @@ static enum build_result build_fragment(struct sluice_loop *l, struct session *s
     if (msg->tx.sent == 0 &&
         (!wr_batch_header(l, s, &lkey) || !rpc_client_assign(l, s, msg, &total)))
         return BUILD_NONE;
-    return wr_batch_fragment(l, s, batch, msg, total);
+    return fragment_build(l, s, batch, msg, total);
 }
 
 enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

@@ -5,7 +5,7 @@
  * A queued message that fits a frame is one work request with one sge: the header lies in front of
  * the payload. A larger one goes as fragments, each with two sges: a header from the session's ring
  * of headers (one place for every entry of the send queue, so a place is free when its entry is)
- * and a slice of the message. Up to LOOP_WR_BATCH requests are posted with one call.
+ * and a slice of the message (fragment.c). Up to LOOP_WR_BATCH requests are posted with one call.
  *
  * Signalling. One in signal_every is signalled, and always the last one whose completion is needed: a tagged
  * send, or a buffer the device still reads. It stands for all before it (send_completion.c).
@@ -36,6 +36,7 @@
 #include "datapath/session/failure.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/confirm.h"
+#include "datapath/tx/fragment.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/send.h"
 
@@ -111,58 +112,6 @@ static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch 
     l->totals.bytes_sent += size;
 }
 
-/* The entry of the send queue at which a message in fragments ends. */
-static void push_last(struct session *s, struct sluice_msg *msg) {
-    if (msg->kind == MSG_REQUEST)
-        wr_batch_entry(s, msg, msg->tx.id, SQ_REQUEST);
-    else
-        wr_batch_entry(s, msg, wr_batch_counted(msg), SQ_MESSAGE);
-}
-
-/*
- * The next fragment; true when it was the last. Of a request or a reply the first is a frame of that type, with the
- * size of the whole in front of the piece.
- */
-static bool add_fragment(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                         struct sluice_msg *msg, uint64_t total) {
-    bool first = msg->tx.sent == 0, plain = msg->kind == MSG_PLAIN, reserved = false;
-    enum frame_type type = FRAME_FRAG;
-    uint32_t ahead = 0;
-    uint8_t *header = s->connection.sq.headers->data +
-                      (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
-    if (first && !plain) {
-        reserved = msg->kind == MSG_REPLY;
-        type = reserved ? FRAME_REPLY : FRAME_REQUEST;
-        ahead = FRAME_WHOLE_BYTES;
-        *(uint64_t *)(void *)(header + FRAME_BYTES) = htole64(msg->size);
-    }
-    uint64_t left = msg->size - msg->tx.sent;
-    uint32_t room = s->tx.frame_payload - ahead, size = left < room ? (uint32_t)left : room;
-    bool last = left == size;
-    struct ibv_sge *sge = l->send_sge[batch->count];
-    sge[0] =
-        (struct ibv_sge){(uintptr_t)header, FRAME_BYTES + ahead, s->connection.sq.headers->lkey};
-    sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->tx.sent), size, msg->lkey};
-    struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 2, 0);
-    s->connection.tx.sequence++;
-    post_header(s, header, type,
-                (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0) |
-                    (reserved ? FRAME_RESERVED : 0),
-                size + ahead, first ? total : 0);
-    s->connection.tx.credits -= !reserved;
-    if (last)
-        push_last(s, msg);
-    else
-        wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
-    msg->tx.sent += size;
-    if (last)
-        batch->waited_for = true;
-    wr_batch_signal(s, batch, wr);
-    l->totals.messages_sent += last;
-    l->totals.bytes_sent += size;
-    return last;
-}
-
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
     loop_assert_inside(l);
@@ -220,16 +169,7 @@ static enum build_result build_frames(struct sluice_loop *l, struct session *s,
     }
     if (rndv_wanted(s, msg))
         return rndv_build(l, s, batch, msg);
-    return wr_batch_fragment(l, s, batch, msg, msg->size);
-}
-
-enum build_result wr_batch_fragment(struct sluice_loop *l, struct session *s,
-                                    struct wr_batch *batch, struct sluice_msg *msg,
-                                    uint64_t total) {
-    loop_assert_inside(l);
-    if (!have_headers(l, s))
-        return BUILD_NONE;
-    return add_fragment(l, s, batch, msg, total) ? BUILD_DONE : BUILD_PARTIAL;
+    return fragment_build(l, s, batch, msg, msg->size);
 }
 
 enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

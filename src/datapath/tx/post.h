@@ -87,12 +87,6 @@ uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lke
 /* The work requests of one message, or some of them: room and, where it needs one, a credit were checked. */
 enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg);
-/*
- * The next fragment of one that does not fit a frame; total: of the header of the first, when that is its turn. NONE: there
- * is no memory for headers.
- */
-enum build_result wr_batch_fragment(struct sluice_loop *l, struct session *s,
-                                    struct wr_batch *batch, struct sluice_msg *msg, uint64_t total);
 /* The share of the window that the entry at which this message ends gives back. */
 uint64_t wr_batch_counted(const struct sluice_msg *msg);
 /* The message ends before any of it was posted. */
