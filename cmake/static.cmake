@@ -2,7 +2,7 @@
 #
 # libsluice.a for programs of others: all objects as one, in which every name is local that libsluice.so does not export
 # either. Without that a program's own pool_take(), say, would be taken for the library's, or be refused by the linker.
-# Other libraries stay what they are to whoever links: sluice.pc and the CMake package name them.
+# The libraries that it needs are not in it: sluice.pc and the CMake package name them to the linker.
 
 # Objects of a build with link-time optimisation hold no machine code: one that is to be kept has to.
 set(link_as_one -r -nostdlib)

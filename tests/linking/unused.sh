@@ -43,5 +43,5 @@ find src tools/src -name '*.[ch]' -exec awk '
 
 (($(wc -l < "$work/defined") > 500)) || { echo "only $(wc -l < "$work/defined") definitions were found" >&2; exit 1; }
 comm -23 "$work/defined" "$work/used" | grep -vxF "$(printf '%s\n' "${exceptions[@]}")" > "$work/unused" || true
-sed 's/$/: offered by src, and used by tests or by nobody/' "$work/unused"
+sed 's|$|: offered by src, and used by no file of src or tools/src|' "$work/unused"
 [[ ! -s $work/unused ]]

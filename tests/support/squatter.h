@@ -11,7 +11,7 @@
 
 /* Root becomes that user. */
 void squatter_become(uid_t uid);
-/* Takes a name; who does not listen keeps it as well, and nobody can ask him who he is. The socket. */
+/* Takes a name; the socket. Without listening the name is taken too, but no peer can ask who has it. */
 int squatter_take(const char *text, bool listens);
 /* As many files as it may need for all blocks of queue pair numbers. False: this process may not have so many. */
 bool squatter_may_take_blocks(void);

@@ -28,10 +28,10 @@ int verdict_status(int otherwise);
         }                                                                                          \
     } while (0)
 
-/* The same of two numbers: how many there are, the number of a message, the tag of an outcome. Says what they are. */
+/* must_data() for two numbers that have to be equal, as a count, the number of a message, the tag of an outcome: prints both. */
 #define must_data_equal(got, want)                                                                 \
     verdict_equal((uint64_t)(got), (uint64_t)(want), #got, __FILE__, __LINE__)
-/* And of memory: says which byte is the first that differs. */
+/* must_data() for bytes that have to be equal: prints which is the first that differs. */
 #define must_data_bytes(got, want, bytes)                                                          \
     verdict_bytes((got), (want), (bytes), #got, __FILE__, __LINE__)
 

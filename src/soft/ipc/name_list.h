@@ -25,7 +25,7 @@ struct soft_listed_name {
  */
 int soft_name_scan(const char *begin, bool (*see)(const struct soft_listed_name *name, void *arg),
                    void *arg);
-/* The same for either way of reading it; -errno: there is no such way. For the test that compares them. */
+/* By one of the two ways in which the kernel lists names; -errno: it does not have this way. soft_name_scan() takes the first that it has. */
 int soft_name_scan_netlink(const char *begin,
                            bool (*see)(const struct soft_listed_name *name, void *arg), void *arg);
 int soft_name_scan_proc(const char *begin,
