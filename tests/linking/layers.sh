@@ -6,6 +6,8 @@
 #   base <- soft <- fabric <- pool <- core <- { cm, datapath } <- node        (dropin beside fabric)
 #
 # There is no exception. What a folder asks of one beside or above it is in src/core/upcalls.h.
+#
+# Inside of src/soft the lowest folder is ipc: it includes no other one. What it asks of them is in src/soft/ipc/upcalls.h.
 set -euo pipefail
 cd "$1"
 
@@ -31,3 +33,8 @@ awk '
         bad = 1
     }
     END { exit bad }' <<< "$includes"
+
+if grep -rnE --include='*.[ch]' '^#include "soft/' src/soft/ipc | grep -v '#include "soft/ipc/'; then
+    echo "points up: src/soft/ipc is the lowest folder of src/soft"
+    exit 1
+fi

@@ -22,25 +22,13 @@
 #include "base/deadline.h"
 #include "base/thread.h"
 #include "base/uncancelled.h"
-#include "soft/cm/default_context.h"
-#include "soft/cm/port.h"
-#include "soft/fault/ctl.h"
-#include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/name_search.h"
 #include "soft/ipc/own_user.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
-#include "soft/iwarp/qp_end.h"
-#include "soft/rc/qp_bell.h"
-#include "soft/rc/process_copy.h"
-#include "soft/rc/qp_timer.h"
-#include "soft/ud/mcast.h"
-#include "soft/ud/ud_link.h"
-#include "soft/verbs/address_watch.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/ipc/upcalls.h"
 
 #define BATCH 16             /* a turn holds the control lock, for which others wait */
 #define NAP_NS 20000000ull   /* longest sleep while timers come and go */
@@ -207,14 +195,7 @@ static void *engine_main(void *unused) {
         }
         engine.batch_count = 0;
         soft_fence_if_wanted();
-        soft_qp_timer_if_wanted();
-        soft_process_copy_if_wanted();
-        soft_bells_if_wanted();
-        if (soft_name_search_if_done())
-            soft_ud_on_names();
-        soft_ud_if_wanted();
-        soft_mcast_if_wanted();
-        soft_fault_run();
+        soft_upcalls.turn();
         run_timers();
     }
     soft_unlock();
@@ -232,19 +213,19 @@ static struct soft_watch wake_watch = {.fd = -1, .fn = on_wake};
 /* ---- fork ------------------------------------------------------------------------------------ */
 
 static void fork_prepare(void) {
-    soft_default_context_fork(true);
+    soft_upcalls.fork_outside(true);
     pthread_mutex_lock(&engine.life);
     soft_lock();
     soft_untrusted_fd_fork(true);
-    soft_process_copy_fork(true);
+    soft_upcalls.fork_inside(true);
 }
 
 static void fork_parent(void) {
-    soft_process_copy_fork(false);
+    soft_upcalls.fork_inside(false);
     soft_untrusted_fd_fork(false);
     soft_unlock();
     pthread_mutex_unlock(&engine.life);
-    soft_default_context_fork(false);
+    soft_upcalls.fork_outside(false);
 }
 
 /*
@@ -267,30 +248,20 @@ static void fork_child(void) {
     engine.epoll_fd = engine.wake_fd = -1;
     wake_watch.fd = -1;
     soft_generation_now++;
-    soft_bells_forked();
     soft_peer_forked();
-    soft_qp_forked();
-    soft_qp_timer_forked();
-    soft_ud_forked();
-    soft_tcp_forked();
-    soft_mcast_forked();
-    soft_mr_forked();
-    soft_fault_forked();
-    soft_ctl_forked();
-    soft_address_watch_forked();
-    soft_process_copy_forked();
+    soft_upcalls.forked();
     soft_untrusted_fd_forked();
     soft_name_search_forked();
     soft_lock_forked();
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
-    soft_default_context_fork(false);
+    soft_upcalls.fork_outside(false);
 }
 
 /* Once in a process that uses the engine. */
 static void prepare(void) {
     soft_lock_start();
-    soft_mcast_once();
+    soft_upcalls.once();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
@@ -320,9 +291,7 @@ static int engine_start(void) {
     if (rc != 0)
         goto stop_peers;
     engine.running = true;
-    soft_ctl_start();
-    soft_address_watch_start();
-    soft_fault_start();
+    soft_upcalls.started();
     return 0;
 stop_peers:
     soft_peer_stop();
@@ -342,7 +311,7 @@ int soft_engine_get(void) {
     int rc = 0;
     if (engine.refs == 0) {
         soft_own_user_start();
-        soft_cm_port_start();
+        soft_upcalls.starts();
         soft_lock();
         rc = engine_start();
         soft_unlock();
@@ -367,13 +336,11 @@ void soft_engine_put(void) {
         pthread_join(engine.thread, NULL);
         engine.running = false;
         soft_name_search_stop();
-        soft_process_copy_stop();
+        soft_upcalls.thread_ended();
         soft_lock();
-        soft_ctl_stop();
-        soft_address_watch_stop();
-        soft_fault_stop();
+        soft_upcalls.stops();
         soft_peer_stop();
-        soft_tcp_stop();
+        soft_upcalls.stopped();
         soft_watch_remove(&wake_watch);
         close(engine.wake_fd);
         close(engine.epoll_fd);

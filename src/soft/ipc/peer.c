@@ -23,8 +23,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "soft/cm/id.h"
-#include "soft/cm/wire.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
@@ -37,13 +35,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/untrusted_fd.h"
-#include "soft/rc/qp_timer.h"
-#include "soft/rc/region_exchange.h"
-#include "soft/rc/ring_exchange.h"
-#include "soft/ud/mcast.h"
-#include "soft/ud/ud_link.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/ipc/upcalls.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -94,8 +86,7 @@ static uint64_t who(const struct soft_peer *peer) {
 void soft_peer_release(struct soft_peer *peer) {
     if (!peer || atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
         return;
-    for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++)
-        soft_region_exchange_drop(peer, i, false);
+    soft_upcalls.peer_free(peer);
     if (peer->shm_page)
         munmap(peer->shm_page, sizeof *peer->shm_page);
     if (atomic_load(&peer->keys))
@@ -156,9 +147,7 @@ void soft_peer_drop(struct soft_peer *peer) {
         soft_watch_remove(&peer->death);
     close_wakeup(peer);
     soft_peer_queue_drop(peer);
-    soft_ring_exchange_on_peer_gone(peer);
-    if (known)
-        soft_cm_on_peer_gone(peer);
+    soft_upcalls.peer_gone(peer, known);
     soft_fence_recount();
     soft_peer_release(peer);
 }
@@ -195,7 +184,7 @@ static void on_bell(struct soft_watch *watch, uint32_t events) {
     if (soft_untrusted_fd_burdened(who(peer)))
         soft_peer_drop(peer);
     else
-        soft_ring_exchange_on_bell(peer);
+        soft_upcalls.peer_rang(peer);
 }
 
 /* ---- greeting --------------------------------------------------------------------------------- */
@@ -262,7 +251,7 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
         return false;
     if (peer->bell.fd < 0 && send_hello(peer) != 0)
         return false;
-    soft_ring_exchange_on_greeting(peer);
+    soft_upcalls.peer_greeted(peer);
     return true;
 }
 
@@ -285,10 +274,12 @@ static bool dispatch(struct soft_peer *peer, const uint8_t *buf, size_t got, int
     }
     if (!peer->greeted)
         return false;
-    if (wire.type >= SOFT_MSG_CM_FIRST && wire.type <= SOFT_MSG_CM_LAST)
-        soft_cm_on_message(peer, wire.type, body, bytes);
+    if (wire.type == SOFT_MSG_FENCE)
+        soft_fence_on_ask(peer);
+    else if (wire.type == SOFT_MSG_FENCE_OK)
+        soft_fence_on_done(peer);
     else
-        soft_ring_exchange_on_message(peer, wire.type, body, bytes, n ? &fds[0] : NULL);
+        soft_upcalls.peer_said(peer, wire.type, body, bytes, n ? &fds[0] : NULL);
     return true;
 }
 
@@ -401,13 +392,11 @@ int soft_peer_start(void) {
 }
 
 void soft_peer_stop(void) {
-    soft_mcast_stop();
-    soft_ud_stop();
+    soft_upcalls.peers_stop();
     while (!cds_list_empty(&soft_peers))
         soft_peer_drop(cds_list_first_entry(&soft_peers, struct soft_peer, link));
     soft_qpn_directory_stop();
-    soft_qp_numbers_reset();
-    soft_qp_timer_stop();
+    soft_upcalls.peers_stopped();
 }
 
 void soft_peer_forked(void) {
@@ -416,6 +405,4 @@ void soft_peer_forked(void) {
     soft_qpn_directory_forked();
     soft_fence_forked();
     soft_shm_page_forked();
-    soft_ring_exchange_forked();
-    soft_region_exchange_forked();
 }

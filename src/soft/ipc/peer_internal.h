@@ -15,7 +15,7 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
-#include "soft/verbs/mr.h"
+#include "soft/ipc/shm_layout.h"
 
 struct soft_key;
 struct soft_qp;

@@ -17,8 +17,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/qp.h"
+#include "soft/ipc/upcalls.h"
 
 static _Atomic bool able;       /* to make others see */
 static _Atomic bool asking;     /* the engine shall ask the peers */
@@ -95,23 +94,11 @@ void soft_fence_if_wanted(void) {
     soft_fence_recount();
 }
 
-/* Control lock. A thread that is using a QP holds the QP's lock: it is done when this has taken that lock. */
+/* Control lock. */
 void soft_fence_on_ask(struct soft_peer *peer) {
     uint32_t nothing = 0;
     peer->fence_free = false;
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
-            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (!qp)
-                continue;
-            spin_lock(&qp->lock);
-            if (qp->link_peer == peer)
-                qp->fence_free = false;
-            for (unsigned w = 0; qp->ud && w < qp->ud->way_count; w++)
-                if (qp->ud->way[w]->peer == peer)
-                    qp->ud->way[w]->fence_free = false;
-            spin_unlock(&qp->lock);
-        }
+    soft_upcalls.peer_unordered(peer);
     (void)soft_peer_send(peer, SOFT_MSG_FENCE_OK, &nothing, sizeof nothing, -1);
 }
 

@@ -14,6 +14,9 @@
 #include <stdint.h>
 
 #define SOFT_MAX_MR 65536
+#define SOFT_MAX_REGIONS 256 /* memory that a process shares with its peers */
+#define SOFT_QP_BLOCK 1024   /* queue pair numbers, which a process takes by the block */
+#define SOFT_MAX_QP_BLOCKS 64
 #define SOFT_SHM_PAGE_CQS 1024
 #define SOFT_SHM_PAGE_QPS 65536 /* as many as a process can have */
 

@@ -36,8 +36,7 @@
 #include "soft/rc/region_exchange.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_cache.h"
-#include "soft/ud/mcast.h"
-#include "soft/ud/ud_link.h"
+#include "soft/ud/ud.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/mr.h"
@@ -267,52 +266,33 @@ static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) 
 /* ---- entries ------------------------------------------------------------------------------------ */
 
 void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
-                                   size_t bytes, int *file) {
-    int fd = file ? *file : -1;
+                                   size_t bytes, int fd) {
     struct link_msg link;
     struct keys_msg keys;
-    switch (type) {
-    case SOFT_MSG_LINK:
-        if (bytes == sizeof link) {
-            memcpy(&link, data, sizeof link);
-            on_link(peer, &link, fd);
-        }
-        break;
-    case SOFT_MSG_UD_RING:
-    case SOFT_MSG_UD_OK:
-    case SOFT_MSG_UD_REFUSE:
-    case SOFT_MSG_UD_CLOSE:
-        soft_ud_on_message(peer, type, data, bytes, fd);
-        break;
-    case SOFT_MSG_BELL:
-        soft_qp_bell_on_message(peer, data, bytes, file);
-        break;
-    case SOFT_MSG_FENCE:
-        soft_fence_on_ask(peer);
-        break;
-    case SOFT_MSG_FENCE_OK:
-        soft_fence_on_done(peer);
-        break;
-    case SOFT_MSG_GROUP_ASK:
-    case SOFT_MSG_GROUP_JOIN:
-    case SOFT_MSG_GROUP_LEAVE:
-    case SOFT_MSG_GROUP_OK:
-        soft_mcast_on_message(peer, type, data, bytes);
-        break;
-    case SOFT_MSG_KEYS:
-        if (bytes == sizeof keys) {
-            memcpy(&keys, data, sizeof keys);
-            on_keys(peer, &keys, fd);
-        }
-        break;
-    case SOFT_MSG_REGION:
-    case SOFT_MSG_REGION_OK:
-    case SOFT_MSG_REGION_DROP:
-        soft_region_exchange_on_message(peer, type, data, bytes, file);
-        break;
-    default: /* a newer peer's: not for us */
-        break;
+    if (type == SOFT_MSG_LINK && bytes == sizeof link) {
+        memcpy(&link, data, sizeof link);
+        on_link(peer, &link, fd);
+    } else if (type == SOFT_MSG_KEYS && bytes == sizeof keys) {
+        memcpy(&keys, data, sizeof keys);
+        on_keys(peer, &keys, fd);
     }
+}
+
+/* A thread that is using a QP holds the QP's lock: it is done when this has taken that lock. */
+void soft_ring_exchange_put_fences(struct soft_peer *peer) {
+    for (unsigned b = 0; b < soft_qp_block_count; b++)
+        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
+            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
+            if (!qp)
+                continue;
+            spin_lock(&qp->lock);
+            if (qp->link_peer == peer)
+                qp->fence_free = false;
+            for (unsigned w = 0; qp->ud && w < qp->ud->way_count; w++)
+                if (qp->ud->way[w]->peer == peer)
+                    qp->ud->way[w]->fence_free = false;
+            spin_unlock(&qp->lock);
+        }
 }
 
 void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
@@ -328,8 +308,6 @@ void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
     struct soft_qp *next;
     soft_pending_ring_peer_gone(peer);
-    soft_mcast_on_peer_gone(peer);
-    soft_ud_on_peer_gone(peer);
     for (struct soft_qp *qp = peer->qps; qp; qp = next) {
         next = qp->peer_next;
         spin_lock(&qp->lock);
@@ -348,5 +326,4 @@ void soft_ring_exchange_on_bell(struct soft_peer *peer) {
         if (soft_qp_has_work(qp) || ld(qp->unretired) || ld(qp->rx_word) != ld(qp->rx_pos) ||
             soft_fault_active())
             soft_qp_progress(qp);
-    soft_ud_on_bell(peer);
 }

@@ -20,11 +20,13 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
  * next connection already.
  */
 void soft_ring_exchange_close(struct soft_qp *qp);
-/* file: what came with it, or NULL; -1 afterwards if it is closed already */
+/* LINK or KEYS. fd: what came with it, or -1; the caller closes it. */
 void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
-                                   size_t bytes, int *file);
+                                   size_t bytes, int fd);
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer);
 void soft_ring_exchange_on_bell(struct soft_peer *peer);
+/* What it writes is read with fences from now on. */
+void soft_ring_exchange_put_fences(struct soft_peer *peer);
 /* Its HELLO is here: it learns of our regions and keys, and what it offered before is taken. */
 void soft_ring_exchange_on_greeting(struct soft_peer *peer);
 /* Processes, this one among them, whose memory queue pairs of ours may name. A hint, any thread. */

@@ -20,8 +20,6 @@
 struct soft_mw;
 struct soft_qp;
 
-#define SOFT_MAX_REGIONS 256
-
 #define SOFT_REMOTE_ACCESS                                                                         \
     (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
 

@@ -16,6 +16,7 @@
 #include <urcu/list.h>
 
 #include "soft/fault/inject.h"
+#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/ring.h"
 #include "soft/rc/rkey_fence.h"
@@ -24,8 +25,6 @@
 #define SOFT_MAX_SGE 32 /* of any profile; what one has of it is said there */
 #define SOFT_MAX_INLINE SOFT_SEGMENT_MAX
 #define SOFT_MAX_MSG (1u << 31)
-#define SOFT_MAX_QP_BLOCKS 64
-#define SOFT_QP_BLOCK 1024
 
 struct soft_batch;
 struct soft_key;
