@@ -19,10 +19,10 @@ find src -name '*.h' -exec awk '
         print name, FILENAME
     }' {} + | sort -u > "$work/declared"
 # NAME FILE of every symbol that an object offers.
-while read -r object; do
-    file=src/${object##*/src/}
-    nm --defined-only -g "$object" | awk -v file="${file%.o}" 'NF == 3 { print $3, file }'
-done < "$objects" | sort -u > "$work/defined"
+xargs nm -A --defined-only -g < "$objects" | awk 'NF == 3 {
+        file = $1; sub(/\.o:[0-9a-f]+$/, "", file); sub(/.*\/src\//, "src/", file)
+        print $3, file
+    }' | sort -u > "$work/defined"
 
 join "$work/declared" "$work/defined" | awk '
     {
