@@ -12,4 +12,4 @@ bin=${SLUICE_BIN_DIR:?SLUICE_BIN_DIR is not set}
     echo "SKIPPED: BUILT WITHOUT THE BENCHMARKS (SLUICE_BENCH)" >&2
     exit 77
 }
-exec "$(dirname "$0")/../../bench/cost" --bin "$bin/../bench"
+exec "$(dirname "$0")/../../bench/cost" --judged --bin "$bin/../bench"
