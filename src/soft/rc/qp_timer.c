@@ -157,8 +157,22 @@ void soft_qp_timer_stop(void) {
 }
 
 /*
+ * Whether sends have been out for a tick, which pollers that rest between polls find: many polls would take them long. One poll
+ * in SOFT_LOOK_EVERY looks at the clock.
+ */
+static bool is_late(struct soft_qp *qp, uint32_t polls) {
+    if (polls == 0 || polls % SOFT_LOOK_EVERY != 0)
+        return false;
+    uint64_t now = soft_now_ns();
+    if (polls > SOFT_LOOK_EVERY)
+        return now - ld(qp->idle_ns) >= TICK_NS;
+    st(qp->idle_ns, now);
+    return false;
+}
+
+/*
  * Polls that found nothing. Tells the peer what was consumed. With sends out, has the long way look now
- * and then for what pollers do not look at, and when they stay unanswered for many polls rings the
+ * and then for what pollers do not look at, and when they stay unanswered for many polls, or for long, rings the
  * peer's bell: its application may not be polling. No lock unless needed.
  */
 void soft_qp_idle(struct soft_qp *qp) {
@@ -175,7 +189,7 @@ void soft_qp_idle(struct soft_qp *qp) {
         return;
     if (polls % SOFT_LOOK_EVERY == 0 || polls >= SOFT_KICK_AFTER)
         st(qp->attention, true);
-    if (polls < SOFT_KICK_AFTER)
+    if (polls < SOFT_KICK_AFTER && !is_late(qp, polls))
         return;
     st(qp->empty_polls, 0);
     uint64_t now = soft_now_ns();

@@ -55,6 +55,14 @@ static int open_polled_receiver(void **state) {
     return 0;
 }
 
+static int open_pollers(void **state) {
+    (void)state;
+    sv_pair(&a, SV_OPTIONS(.channel = false), &b, SV_OPTIONS(.channel = false));
+    sv_wait_linked(&a);
+    sv_wait_linked(&b);
+    return 0;
+}
+
 static int close_pair(void **state) {
     (void)state;
     sv_unpair(&a, &b);
@@ -191,6 +199,19 @@ WITH(open_default, a_receiver_that_sleeps_between_polls_tells_at_once) {
         assert_int_equal(received, 1);
         assert_int_equal(sent, 1);
     }
+}
+
+/* Neither end has a channel, the receiver polls no more, and the sender rests between its polls. */
+TEST_WITH(open_pollers, close_pair, a_sender_that_rests_between_polls_hears_before_many) {
+    struct ibv_wc wc;
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    one_message(IBV_SEND_SIGNALED);
+    assert_int_equal(ibv_poll_cq(b.rcq, 1, &wc), 1);
+    for (unsigned polls = 0; ibv_poll_cq(a.scq, 1, &wc) == 0; polls++) {
+        assert_true(polls < SOFT_KICK_AFTER / 2);
+        usleep(100);
+    }
+    assert_int_equal(wc.status, IBV_WC_SUCCESS);
 }
 
 /* The receiver polls without a channel, but the sender sleeps, and only the acknowledgement wakes it. */
