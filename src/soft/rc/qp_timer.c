@@ -157,16 +157,18 @@ void soft_qp_timer_stop(void) {
 }
 
 /*
- * Whether sends have been out for a tick, which pollers that rest between polls find: many polls would take them long. One poll
- * in SOFT_LOOK_EVERY looks at the clock.
+ * Whether nothing was acknowledged for a tick, which pollers that rest between polls find: many polls would take them long.
+ * One poll in SOFT_LOOK_EVERY looks at the clock.
  */
 static bool is_late(struct soft_qp *qp, uint32_t polls) {
     if (polls == 0 || polls % SOFT_LOOK_EVERY != 0)
         return false;
     uint64_t now = soft_now_ns();
-    if (polls > SOFT_LOOK_EVERY)
+    uint32_t acked = ld(qp->tx_acked);
+    if (polls > SOFT_LOOK_EVERY && acked == ld(qp->idle_acked))
         return now - ld(qp->idle_ns) >= TICK_NS;
     st(qp->idle_ns, now);
+    st(qp->idle_acked, acked);
     return false;
 }
 

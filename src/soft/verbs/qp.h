@@ -160,7 +160,8 @@ struct soft_qp {
     _Atomic bool need_tick;   /* the engine looks after it every millisecond */
     _Atomic uint32_t rx_word; /* rx_pos last told in the ring's header */
     _Atomic uint64_t kick_ns;
-    _Atomic uint64_t idle_ns; /* pollers': of the first empty polls since the last message */
+    _Atomic uint64_t idle_ns;    /* pollers': since when */
+    _Atomic uint32_t idle_acked; /* nothing but this is acknowledged */
     struct soft_wqe_remote *sq_remote;
     struct ibv_sge *sq_sge;
     uint8_t *sq_inline;
