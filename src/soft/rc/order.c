@@ -72,8 +72,13 @@ static bool is_slept_on(const struct soft_qp *qp) {
            (qp->peer_send_armed && ld(*qp->peer_send_armed) != 0);
 }
 
+void soft_order_tell_early(struct soft_qp *qp) {
+    if (ld(soft_order_count) > 1 && ld(across))
+        soft_qp_flush_ack(qp);
+}
+
 void soft_order_tell(struct soft_qp *qp) {
-    if ((ld(soft_order_count) > 1 && ld(across)) || is_slept_on(qp))
+    if (is_slept_on(qp))
         soft_qp_flush_ack(qp);
 }
 

@@ -47,7 +47,11 @@ bool soft_order_own_first(struct soft_qp *qp, struct sink *sink);
  */
 uint32_t soft_order_until(struct soft_qp *qp, struct sink *sink);
 
-/* Before the program can know of the messages that were taken. */
+/*
+ * Acknowledges what was taken. Early: before the program can know of the messages, as it may answer by another queue pair.
+ * Else behind their completions: whose sends are complete may count on it that they were received.
+ */
+void soft_order_tell_early(struct soft_qp *qp);
 void soft_order_tell(struct soft_qp *qp);
 
 /* A poller found the lock taken. True: it has it now. */

@@ -76,14 +76,14 @@ static void refuse(struct soft_qp *qp, struct sink *sink, struct soft_rqe *rqe,
                    enum ibv_wc_status status, enum soft_nak nak) {
     struct soft_ring *rx = ld(qp->rx);
     uint32_t pos = ld(qp->rx_pos);
-    soft_tsan_publish(qp->attr.dest_qp_num);
-    atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
-    atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | nak, memory_order_release);
     if (rqe) {
         struct ibv_wc wc = error_wc(qp, rqe->wr_id, status, IBV_WC_RECV);
         receive_done(qp);
         emit(sink, qp->ibv.recv_cq, &wc, true);
     }
+    soft_tsan_publish(qp->attr.dest_qp_num);
+    atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
+    atomic_store_explicit(&rx->rx.nak, (uint64_t)pos << 8 | nak, memory_order_release);
     soft_qp_fail(qp);
     soft_qp_kick(qp);
 }
@@ -147,8 +147,10 @@ static void complete_receive(struct soft_qp *qp, struct sink *sink, const struct
     qp->rx_offset = 0;
     receive_done(qp);
     if (__builtin_expect(qp->ordered, 0))
-        soft_order_tell(qp);
+        soft_order_tell_early(qp);
     emit(sink, qp->ibv.recv_cq, &wc, (h->flags & SOFT_F_SOLICITED) != 0);
+    if (__builtin_expect(qp->ordered, 0))
+        soft_order_tell(qp);
 }
 
 /* The window the message names is the application's again. False: not yet, or that ended the QP. */

@@ -55,6 +55,7 @@ int soft_serve_in_order(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *w
     if (seen == 0)
         return sink.n;
     st(qp->empty_polls, 0);
+    soft_order_tell_early(qp);
     soft_order_tell(qp);
     if (__builtin_expect(ld(qp->rx_pos) - ld(qp->rx_told) >= SOFT_RING_SLOTS / 4, 0))
         soft_qp_flush_ack(qp);

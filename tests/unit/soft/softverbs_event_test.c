@@ -201,12 +201,32 @@ WITH(open_default, a_receiver_that_sleeps_between_polls_tells_at_once) {
     }
 }
 
+/* Who sees the send complete finds what it sent in the receiver's CQ, and no event is yet to come for it. */
+WITH(open_default, a_send_is_complete_behind_the_completion_of_its_receive) {
+    struct ibv_wc wc;
+    struct soft_qp *to = soft_qp_of(b.qp);
+    struct soft_cq *cq = soft_cq_of(b.rcq);
+    uint32_t before = ld(to->rx_pos);
+    assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
+    spin_lock(&cq->ring_lock);
+    one_message(IBV_SEND_SIGNALED);
+    int sent = 0; /* until the engine has taken it, and waits for the CQ */
+    sv_until((sent += ibv_poll_cq(a.scq, 1, &wc), ld(to->rx_pos) != before));
+    for (unsigned polls = 0; polls < 10000; polls++)
+        sent += ibv_poll_cq(a.scq, 1, &wc);
+    spin_unlock(&cq->ring_lock);
+    assert_int_equal(sent, 0);
+    sv_until(ibv_poll_cq(a.scq, 1, &wc) == 1);
+    assert_int_equal(ld(cq->ring_count), 1);
+    take_one();
+}
+
 /* Neither end has a channel, the receiver polls no more, and the sender rests between its polls. */
 TEST_WITH(open_pollers, close_pair, a_sender_that_rests_between_polls_hears_before_many) {
     struct ibv_wc wc;
     assert_int_equal(sv_recv(&b, 0, 0, 64), 0);
     one_message(IBV_SEND_SIGNALED);
-    assert_int_equal(ibv_poll_cq(b.rcq, 1, &wc), 1);
+    sv_until(ibv_poll_cq(b.rcq, 1, &wc) == 1); /* the engine may be at it */
     for (unsigned polls = 0; ibv_poll_cq(a.scq, 1, &wc) == 0; polls++) {
         assert_true(polls < SOFT_KICK_AFTER / 2);
         usleep(100);
@@ -299,14 +319,21 @@ TEST_WITH(open_large, close_pair, the_engine_asks_for_room_only_if_no_thread_pol
     assert_true(alone);
 }
 
+static bool engine_looks_after(struct soft_qp *qp) {
+    soft_lock();
+    bool asks = qp->asks_room;
+    soft_unlock();
+    return asks;
+}
+
 /* A sender that polls sees free slots itself: the receiver need not ring for it. */
 TEST_WITH(open_large, close_pair, a_sender_that_polls_has_no_bell_rung) {
     struct ibv_wc wc;
     struct soft_qp *qp = soft_qp_of(a.qp);
-    assert_int_equal(sv_send(&a, 1, 0, LARGE, IBV_SEND_SIGNALED),
-                     0);                        /* no receive, and the ring is full */
-    sv_until(*(volatile bool *)&qp->asks_room); /* the engine looks after it */
-    soft_lock();                                /* and has no turn now */
+    /* no receive, and the ring is full */
+    assert_int_equal(sv_send(&a, 1, 0, LARGE, IBV_SEND_SIGNALED), 0);
+    sv_until(engine_looks_after(qp));
+    soft_lock(); /* the engine has no turn now */
     int rc = sv_recv(&b, 0, 0, LARGE);
     int taken = ibv_poll_cq(b.rcq, 1, &wc);
     int done = ibv_poll_cq(a.scq, 1, &wc);
