@@ -28,7 +28,8 @@ static int shut(void **state) {
     return 0;
 }
 
-static void *change(void *memory) {
+/* That it is read meanwhile is meant. */
+__attribute__((no_sanitize("thread"))) static void *change(void *memory) {
     volatile uint64_t *words = memory;
     for (uint64_t round = 1; !atomic_load(&over); round++) {
         for (size_t i = 0; i < AREA / sizeof *words; i += 8)

@@ -7,6 +7,7 @@
  */
 #include "support/softverbs_tcp.h"
 
+#include "base/sanitize.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/verbs/cq.h"
 #include "support/rows.h"
@@ -188,6 +189,10 @@ static bool take_half(unsigned *got) {
 static void each_of_a_crowd_has_its_turn(void **state) {
     (void)state;
     unsigned got[MOST], most = 0, least = UINT32_MAX;
+#ifdef SANITIZE_THREAD /* with which a crowd of 40 takes longer than a queue pair is given to be quiet */
+    if (count > 16)
+        skip();
+#endif
     sv_until(take_half(got));
     for (unsigned i = 0; i < count; i++) {
         most = got[i] > most ? got[i] : most;
