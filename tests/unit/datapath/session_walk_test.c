@@ -11,6 +11,7 @@
  *   sessions say to each other now and then may help one that stands still
  *   who hangs up with time enough has all delivered that was accepted, if nothing breaks it
  *   two sides that go on and have nothing to say to each other stay connected
+ *   a session whose confirmation alone is lost comes up by what its dialer sends
  *   each session that was dialed, or came up, ends with one CLOSED
  *
  * What walks try differs between them, and between the ends of one: a thing of which all do a little is done by none for
@@ -24,6 +25,7 @@
 #include "support/pair.h"
 
 #include "base/sanitize.h"
+#include "soft/ipc/control_lock.h"
 
 enum {
     SESSIONS = 3,
@@ -82,6 +84,8 @@ static struct walk {
     uint64_t keepalive_ns;        /* off, no word of its own helps what stands still */
     bool sleepers;                /* sides sleep now and then */
     bool unconfirmed;             /* a listener's session breaks before it is confirmed */
+    bool breaks_nothing;          /* the plan loses and delays what is made up for */
+    bool stays;                   /* no side hangs up before all was tried */
     bool sleeps_first;            /* the listener, when a dialer is up */
     bool one_way;                 /* only dialers send, tag nothing, and have a window of bytes */
     unsigned asleep[2];           /* steps that a side has still to sleep */
@@ -310,10 +314,11 @@ static void choose_plan(void) {
         "cm_in=RTU loss",  "cm_in=REP delay=2ms",  "cm_in=REQ delay=1ms",
         "cm_in=DREQ loss", "cm_in=RTU delay=20ms", "id=* after=ESTABLISHED event=ADDR_CHANGE"};
     unsigned at = 1 + (unsigned)(next(2) ? next(80) : next(6));
-    switch (next(10)) {
+    switch (next(11)) {
     case 0:
     case 1:
         snprintf(w.plan_text, sizeof w.plan_text, "%s", cm[next(sizeof cm / sizeof *cm)]);
+        w.breaks_nothing = strncmp(w.plan_text, "cm_in=R", 7) == 0;
         break;
     case 2:
         snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u status=%s", at, errors[next(4)]);
@@ -324,11 +329,13 @@ static void choose_plan(void) {
     case 4:
         snprintf(w.plan_text, sizeof w.plan_text, "qp=* send=%u..%u delay=500us; cm_in=RTU loss",
                  at, at + 5);
+        w.breaks_nothing = true;
         break;
     case 5:
         snprintf(w.plan_text, sizeof w.plan_text, "call=reg_mr n=%u errno=ENOMEM", 1 + at % 8);
         break;
-    case 6: /* the listener sees what came and that it broke, and not that the dialer was up */
+    case 6:
+    case 7: /* the listener sees what came and that it broke, and not that the dialer was up */
         w.sleepers = w.sleeps_first = w.unconfirmed = true;
         snprintf(w.plan_text, sizeof w.plan_text,
                  "cm_in=RTU loss; qp=* recv=%u status=LOC_PROT_ERR", 2 + at % 6);
@@ -342,6 +349,7 @@ static void choose_plan(void) {
 
 static void choose_ways(void) {
     w.keepalive_ns = next(2) ? KEEPALIVE_NS : SLUICE_OFF;
+    w.stays = next(3) == 0;
     w.sleepers |= next(2) != 0;
     w.sleeps_first |= next(2) != 0;
     w.one_way = !w.unconfirmed && next(4) == 0;
@@ -414,21 +422,31 @@ static void hang_up(struct end *end, uint64_t grace_ns) {
     sluice_hangup(end->handle, grace_ns);
 }
 
+static bool may_send(const struct end *end) {
+    return end->up && !end->closed && !end->hungup && !end->waits && !end->silent;
+}
+
+static void send_some(unsigned who, unsigned i, unsigned most) {
+    for (unsigned n = 1 + (unsigned)next(most);
+         n > 0 && may_send(&w.ends[who][i]) && send_one(who, i); n--)
+        ;
+}
+
 static void act(unsigned who, unsigned i) {
     struct end *end = &w.ends[who][i];
-    bool may_send = end->up && !end->closed && !end->hungup && !end->waits && !end->silent;
     if (who == 1 && !end->dialed) {
         dial(i);
         return;
     }
     switch (next(32)) {
     case 0:
-        hang_up(end, next(2) ? GRACE_NS : 0);
+        if (!w.stays)
+            hang_up(end, next(2) ? GRACE_NS : 0);
         break;
     case 1:
     case 2:
     case 3:
-        if (may_send && end->talks)
+        if (may_send(end) && end->talks)
             ask(who, i);
         break;
     case 4:
@@ -450,8 +468,7 @@ static void act(unsigned who, unsigned i) {
             w.asleep[who] = (unsigned)next(60);
         break;
     default:
-        for (unsigned n = 1 + (unsigned)next(8); may_send && n > 0 && send_one(who, i); n--)
-            ;
+        send_some(who, i, 8);
         break;
     }
 }
@@ -541,6 +558,8 @@ static void judge(unsigned who, unsigned i) {
     if (from->gracious && !to->hungup && !*w.plan && lost != from->sent)
         WRONG("session %u was hung up with time enough, and %u of %u came (%s / %s)", i, lost,
               from->sent, sluice_reason_text(from->reason), sluice_reason_text(to->reason));
+    if (w.breaks_nothing && who == 1 && from->sent > 0 && to->reason == SLUICE_REASON_TIMEOUT)
+        WRONG("session %u was never confirmed, and %u messages came by it", i, lost);
     if (to->hungup || lost == from->sent || large_in_front(who, i))
         return;
     for (unsigned k = lost; k < from->sent; k++)
@@ -551,10 +570,15 @@ static void judge(unsigned who, unsigned i) {
                   sluice_reason_text(from->reason), sluice_reason_text(to->reason));
 }
 
-/* Some intervals in which both sides go on, and nothing is sent but what the sessions themselves say. */
+/*
+ * Some intervals in which both sides go on, and nothing is sent but what the sessions themselves say. Only the clock of the
+ * nodes goes so fast: a thread of the device that lost its CPU while it looked at a queue pair is waited for.
+ */
 static void idle(void) {
     for (unsigned n = 0; n < 5 * 16; n++) {
         pair_clock += KEEPALIVE_NS / 16;
+        soft_lock();
+        soft_unlock();
         for (unsigned k = 0; k < 4; k++)
             turn(k % 2);
     }
@@ -598,10 +622,13 @@ static void walk(uint64_t seed) {
     pair_frozen = *w.plan ? 0 : env_now(&env_default);
     go_on_until(nobody_waits, "WRITABLE or CLOSED behind EAGAIN");
     pair_frozen = 0;
-    if (next(4) == 0)
+    if (w.stays || next(4) == 0)
         idle();
-    for (unsigned i = 0; i < SESSIONS; i++)
-        hang_up(&w.ends[next(2)][i], GRACE_NS); /* one of them; what never came up ends by itself */
+    for (unsigned i = 0; i < SESSIONS; i++) { /* one of them; what never came up ends by itself */
+        unsigned who = (unsigned)next(2);
+        send_some(who, i, 30); /* of which much is on its way then */
+        hang_up(&w.ends[who][i], GRACE_NS);
+    }
     for (unsigned i = 0; i < SESSIONS; i++)
         if (!w.ends[0][i].up || w.ends[1][i].closed)
             hang_up(&w.ends[1][i], GRACE_NS);
