@@ -298,7 +298,7 @@ static int by_count(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The same, each round trip timed by itself: p50, p99 and p99.9 of one way. */
+/* Messages to and fro, each round trip timed by itself: p50, p99 and p99.9 of one way. */
 static void send_percentiles(struct side *s, size_t bytes, double out[3]) {
     const int total = batches() * BATCH;
     int sent = 0;
@@ -452,7 +452,7 @@ static void show(const struct side *s, const char *name, double value, const cha
     fflush(stdout);
 }
 
-/* The same for one state of the machine alone. */
+/* The result in one state of the machine alone. */
 static void show_state(const char *state, const struct paired *sorted, int n, double from,
                        double to) {
     struct paired of[GROUPS];

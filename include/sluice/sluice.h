@@ -575,7 +575,7 @@ SLUICE_API void sluice_keep(sluice_msg *m);
  */
 SLUICE_API SLUICE_CHECK int sluice_send(sluice_session s, sluice_msg *m,
                                         const sluice_send_options *o);
-/* The same from plain memory: allocates, copies, sends. EAGAIN and ENOMEM also for want of memory. */
+/* sluice_send() from plain memory: allocates, copies, sends. EAGAIN and ENOMEM also for want of memory. */
 SLUICE_API int sluice_send_copy(sluice_session s, const void *data, size_t bytes,
                                 const sluice_send_options *o);
 
@@ -611,7 +611,7 @@ SLUICE_API SLUICE_CHECK int sluice_request(sluice_session s, sluice_msg *m,
  */
 SLUICE_API SLUICE_CHECK int sluice_reply(sluice_session s, uint64_t token, sluice_msg *m);
 /*
- * The same with options (NULL: none): SLUICE_MORE, if another answer follows at once, so that they leave
+ * sluice_reply() with options (NULL: none): SLUICE_MORE, if another answer follows at once, so that they leave
  * together; if none follows, the answer leaves at the next poll. A tag or a deadline is EINVAL: a reply
  * has no outcome, and never expires.
  */

@@ -21,7 +21,7 @@ extern const uint64_t *cpu_claim_begin;
 
 /* Claims the first free allowed CPU; cpu -1 when all are claimed (then do not pin). 0 or -errno. */
 int cpu_claim_any(struct cpu_claim *claim);
-/* The same from a list, in its order; the thread's affinity mask counts too unless the list is `fixed`. */
+/* Claims the first free CPU of a list, in its order; the thread's affinity mask counts too unless the list is `fixed`. */
 int cpu_claim_of(struct cpu_claim *claim, const int16_t *list, uint32_t count, int fixed);
 /* Takes a CPU on the user's word: validated against the allowed set, claimed if it is free. */
 int cpu_claim_fixed(struct cpu_claim *claim, int cpu);

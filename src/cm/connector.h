@@ -42,7 +42,7 @@ bool connector_busy(struct cm_connector *c);
 bool connector_inherit_channel(struct cm_connector *c, struct rdma_event_channel *channel);
 /* No answers any more. */
 void connector_detach_wakeup(struct cm_connector *c);
-/* The same of a node, which may have none. A loop's thread. */
+/* connector_inherit_channel() of a node's connector, which it may not have. A loop's thread. */
 bool cm_connect_inherits(struct sluice_node *n, struct ibv_cq *cq,
                          struct ibv_comp_channel *completions);
 /* Waits for no call. True: the threads destroy PD and context as well. */

@@ -109,7 +109,7 @@ void cm_up(struct cm *cm, struct cm_conn *conn);
 /* The connection cannot be or is no more: tells the loop once, and waits for its RELEASE. */
 void cm_fail(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
              const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* The same with what is known already; cm_describe() fills it from the event being handled. */
+/* cm_fail() with a failure that is known already; cm_describe() fills one from the event being handled. */
 void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why);
 void cm_describe(const struct cm *cm, struct cm_failure *why, sluice_reason reason, uint32_t vendor,
                  const char *format, va_list args) __attribute__((format(printf, 5, 0)));

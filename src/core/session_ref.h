@@ -89,7 +89,7 @@ static inline uint64_t session_ref_count(session_ref *g) {
     return atomic_load_explicit(g, memory_order_relaxed) & SESSION_REF_COUNT;
 }
 
-/* The same; above SESSION_REF_COUNT, and so above every window, where the session was hung up. */
+/* session_ref_count(), but above SESSION_REF_COUNT, and so above every window, where the session was hung up. */
 static inline uint64_t session_ref_count_open(session_ref *g) {
     return atomic_load_explicit(g, memory_order_relaxed) & (SESSION_REF_COUNT | SESSION_REF_HANGUP);
 }

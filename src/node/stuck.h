@@ -52,7 +52,7 @@ bool stuck_any(const struct stuck *s);
 void stuck_forbid_calls(struct stuck *s);
 /* They have returned, but for those that are stuck. */
 bool stuck_calls_over(const struct stuck *s);
-/* The same of the log. */
+/* The log is not called from now on; whether its calls have returned, but for stuck ones. */
 void stuck_forbid_log(struct stuck *s);
 bool stuck_log_over(const struct stuck *s);
 /*

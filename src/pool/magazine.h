@@ -83,7 +83,7 @@ static inline uint32_t magazine_count(const struct magazines *bin) {
 }
 
 /*
- * The same for any thread. Read in this order it is no less than it was at some moment meanwhile, and so never below 0:
+ * The number for any thread. Read in this order it is no less than it was at some moment meanwhile, so never below 0:
  * what comes is counted before what goes.
  */
 static inline uint32_t magazine_count_seen(const struct magazines *bin) {
@@ -142,7 +142,7 @@ bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t 
                        int64_t bytes_max);
 /* The next returned buffer, NULL: none, or the thread that returns it is half way. Owner. */
 struct sluice_msg *pool_cache_next_returned(struct pool_cache *cache);
-/* The same for threads that are not the owner; the pool's lock. */
+/* One for threads that are not the owner; the pool's lock. */
 struct sluice_msg *pool_cache_next_foreign(struct pool_cache *cache);
 /* A buffer left the return stack. */
 void pool_cache_returned(struct pool_cache *cache, int64_t bytes);

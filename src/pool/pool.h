@@ -221,7 +221,7 @@ void pool_on_shortage(struct pool *pool, bool locks, void (*call)(const char *te
 
 /* Which pages the memory is made of, one line. */
 void pool_describe(struct pool *pool, char *text, size_t bytes);
-/* The same for the statistics page, without a lock: of a cache (its owner), and of what no cache counts. */
+/* Figures for the statistics page, without a lock: of a cache (its owner), and of what no cache counts. */
 struct stats_buffers;
 struct stats_memory;
 void pool_cache_show(const struct pool_cache *cache, struct stats_buffers *out);

@@ -106,7 +106,7 @@ struct rdma_event_channel *ct_channel(void);
 bool ct_readable(struct rdma_event_channel *channel, int ms);
 /* The next event, which must be of this type (a number: there are later ones than the headers know); never NULL. */
 #define ct_expect(channel, type) ct_expect_at(channel, type, CT_HERE)
-/* The same, acknowledged at once; its status. */
+/* The status of the next event, of this type, which is acknowledged at once. */
 #define ct_take(channel, type) ct_take_at(channel, type, CT_HERE)
 /* Nothing more comes, as far as one can wait for nothing. */
 #define ct_silent(channel) ct_silent_at(channel, CT_HERE)

@@ -282,7 +282,7 @@ static int look(struct side *s, struct ibv_cq *cq, int most, int *out) {
     return n;
 }
 
-/* The same, until there are any. */
+/* look(), until there are any. */
 static int await(struct side *s, struct ibv_cq *cq, int *out) {
     uint64_t end = ct_now_ms() + (uint64_t)facts.wait_ms;
     for (unsigned polls = 0;; polls++) {

@@ -77,7 +77,7 @@ void link_close(struct link *l);
 /* A frame of so many bytes; what is behind its header is the caller's (link_place()), or whatever lay there. */
 uint8_t *link_place(struct link *l);
 bool link_post(struct link *l, const struct frame *f, size_t bytes, enum ibv_wr_opcode opcode);
-/* The same with the next sequence number of its type, and exactly the payload that the header says. */
+/* Posts a frame with the next sequence number of its type, and exactly the payload that the header says. */
 bool link_say(struct link *l, struct frame f, const void *payload);
 /* WRITE of nothing with this immediate. */
 bool link_write_nothing(struct link *l, uint32_t immediate);

@@ -11,7 +11,7 @@ void announced_always(struct pair *p);
 uint64_t announced(struct pair *p);
 /* Sends one of so many bytes and makes turns until it is announced, and a none. */
 void announced_send(struct pair *p, uint32_t bytes);
-/* The same, read by a when its memory is gone, as with a killed process: that is the peer's end. */
+/* announced_send(), read by a when its memory is gone, as with a killed process: that is the peer's end. */
 void announced_lost(struct pair *p, uint32_t bytes);
 
 #endif

@@ -52,7 +52,7 @@ struct guest_level {
 /* A thread that has been joined is still listed until the kernel is done with it: the lowest count
  * of several looks is the true one. */
 struct guest_level guest_level(void);
-/* The same, but waits for what is being given back, for as long as anything may take. */
+/* guest_level() that waits for what is being given back, for as long as anything may take. */
 struct guest_level guest_level_back_at(const struct guest_level *before);
 
 /* Set-up and tear-down of a test: descriptors and threads are what they were. */

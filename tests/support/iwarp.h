@@ -40,7 +40,7 @@ struct iwarp_end {
 struct iwarp_end *iwarp_end(unsigned receives, bool crc, bool extended);
 /* Asks for a READ: its answer will go to the sink. */
 void iwarp_end_read(struct iwarp_end *end, uint32_t stag, uint64_t offset, uint32_t bytes);
-/* The same was told and the same memory written. */
+/* Both were told the same, and have the same memory written. */
 void iwarp_end_assert_same(const struct iwarp_end *a, const struct iwarp_end *b);
 
 /* Numbers that only look random. */

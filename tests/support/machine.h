@@ -16,7 +16,7 @@
 hwloc_topology_t machine(const char *text);
 /* One NIC for each of these nodes: "mlx5_N" on node N, at 000N:3b:00.0 of the PCI bus. Until the next call. */
 const char *machine_xml(const char *text, const int *nodes, int count, int *bytes);
-/* The same with these NICs. */
+/* machine() with these NICs. */
 hwloc_topology_t machine_with_nics(const char *text, const int *nodes, int count);
 
 #endif

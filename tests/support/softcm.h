@@ -22,7 +22,7 @@
 
 /* Makes the device's timers short. */
 void softcm_start(void);
-/* The same as the setup of a group. */
+/* softcm_start() as the setup of a group. */
 int softcm_setup(void **state);
 /* An IPv4 address. */
 struct sockaddr_in softcm_in(const char *text, uint16_t port);

@@ -114,7 +114,7 @@ enum sv_down { SV_TO_ERR, SV_TO_RESET, SV_DESTROYED, SV_DOWNS };
 void sv_take_down(struct sv_end *e, enum sv_down how);
 /* RESET to RTS. */
 void sv_connect(struct sv_end *e, uint32_t dest);
-/* The same for another queue pair of this end. */
+/* sv_connect() for another queue pair of this end. */
 void sv_connect_qp(struct sv_end *e, struct ibv_qp *qp, uint32_t dest);
 /* The state of the queue pair, as it is queried. */
 enum ibv_qp_state sv_state(struct sv_end *e);

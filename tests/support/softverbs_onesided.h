@@ -25,7 +25,7 @@ void onesided_to_rts(struct sv_end *e, uint32_t dest, int access, uint8_t depth)
 /* Two connected ends with so much memory each; the target lies where `way` says. */
 void onesided_open_bytes(struct onesided *p, size_t bytes, enum way way, int qp_access,
                          int mr_access, uint8_t depth);
-/* The same with ONESIDED_BYTES. */
+/* onesided_open_bytes() with ONESIDED_BYTES. */
 void onesided_open(struct onesided *p, enum way way, int qp_access, int mr_access, uint8_t depth);
 /* Closes both. */
 void onesided_close(struct onesided *p);

@@ -21,7 +21,7 @@ int sleep_shut(void **state);
 
 /* The thread that polls this end may sleep; *fd, what it sleeps on besides. */
 bool sleep_end_may(struct sv_end *e, enum sleep_way way, int *fd);
-/* The same of b. */
+/* sleep_end_may() of b. */
 bool sleep_may(enum sleep_way way, int *fd);
 /* This end has a bell, and the other knows. */
 bool sleep_has_bell(struct sv_end *e, const struct sv_end *other);

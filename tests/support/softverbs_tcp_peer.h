@@ -30,7 +30,7 @@ struct iwarp_ddp tcp_peer_message(const struct tcp_peer *p, uint8_t opcode);
 size_t tcp_peer_say_most(struct tcp_peer *p, uint8_t opcode, const uint8_t *place);
 /* A READ of the memory for the peer. */
 void tcp_peer_say_read(struct tcp_peer *p, uint32_t msn, uint32_t bytes);
-/* The same of what another key opens there. */
+/* A READ of what another key opens there. */
 void tcp_peer_say_read_of(struct tcp_peer *p, uint32_t msn, uint32_t key, uint32_t bytes);
 /* That byte of memory has come. */
 void tcp_peer_wait_taken(struct tcp_peer *p, const uint8_t *last, uint8_t value);

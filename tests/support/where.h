@@ -15,7 +15,7 @@ const char *it_device(void);
 bool it_long(void);
 /* It is the software device. */
 bool it_soft(void);
-/* The same, with all connections over TCP. */
+/* It is the software device with all connections over TCP. */
 bool it_tcp(void);
 
 /*

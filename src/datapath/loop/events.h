@@ -40,7 +40,7 @@ static inline sluice_event *event_lend(struct sluice_loop *l, struct session *s,
 }
 
 void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-/* The same as another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
+/* Lends a message by another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
 void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event);
 /* The handler that the last loan was made to has returned. */

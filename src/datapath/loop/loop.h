@@ -2,7 +2,7 @@
 /*
  * loop.h - one progress engine: a CQ, the sessions on it, and the one thread that may touch them.
  *
- * The same code serves a library worker (its thread runs iteration after iteration) and an application's loop
+ * One code serves a library worker (its thread runs iteration after iteration) and an application's loop
  * (sluice_poll() runs them). One iteration, or turn, is one loop_progress(): it takes messages from the mailbox, polls
  * the CQ, delivers events, posts what is queued and returns how much it found. Events go to the session's handler or
  * into the caller's array; nothing is buffered in between: what does not fit into the array stays where

@@ -174,8 +174,8 @@ void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct frame f, const uint64_t *payload);
 /*
- * The same at once, where the device has a shorter way than a work request: nothing waits in a batch, and a credit there
- * is. False: nothing happened.
+ * Posts such a frame at once, where the device has a shorter way than a work request, nothing waits in a batch, and there
+ * is a credit. False: nothing happened.
  */
 bool rndv_post_words(struct sluice_loop *l, struct session *s, struct frame f,
                      const uint64_t *payload);

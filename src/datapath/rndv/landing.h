@@ -14,11 +14,11 @@ struct rndv_rx;
 /* A buffer in which a message of this size is received; NULL: no memory now, or EMSGSIZE never. */
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
 /*
- * The same for a message that this session's peer takes its time for, until landing_done(). The peer holds it until its
- * memory is free.
+ * A buffer for a message that this session's peer takes its time for, until landing_done(). It counts as the peer's until
+ * its memory is free.
  */
 struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_t bytes);
-/* The same for a message that is whole at once; of a session that holds nothing. */
+/* A buffer for a message that is whole at once; of a session that holds nothing. */
 struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uint64_t bytes);
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* A buffer of such a message is free: pool_on_return(), any thread. */

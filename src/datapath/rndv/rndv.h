@@ -11,7 +11,7 @@
 
 /* Above how many bytes this session's messages go by rendezvous. */
 uint64_t rndv_threshold(const struct session *s);
-/* The same of requests and replies: which the peer takes in frames only where that was agreed. */
+/* The bound of requests and replies, which the peer takes in fragments only where that was agreed. */
 uint64_t rndv_rpc_threshold(const struct session *s);
 /* And up to how many they do not, while nothing else is on its way; 0: there is no such case. */
 uint64_t rndv_alone_max(const struct session *s);

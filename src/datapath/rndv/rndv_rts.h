@@ -21,8 +21,8 @@ enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr
                              struct sluice_msg *msg);
 
 /*
- * The same of a message that is a list of pieces, which stays where it is until iov_regions_done(): written by
- * the sender, so that no key of this side's memory leaves.
+ * Builds the announcement of a message that is a list of pieces, which stays where it is until iov_regions_done(): the
+ * sender writes it, so that no key of this side's memory leaves.
  */
 enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  struct sluice_msg *msg, const struct iov_part *parts,

@@ -28,7 +28,7 @@ void alloc_wait_open(struct sluice_node *n);
  * those of every loop of the node if it has none.
  */
 int alloc_wait_get(struct sluice_node *n, size_t bytes, struct sluice_msg **out);
-/* The same for a message of this session, which gets the WRITABLE; ECLOSED too. */
+/* alloc_wait_get() for a message of this session, which gets the WRITABLE; ECLOSED too. */
 int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **out);
 
 /* Another thread's alloc_wait_get_for() answered EAGAIN: its message was taken. */

@@ -13,7 +13,7 @@
 enum recv_result coalesced_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* A message that lies in a coalesced frame is no longer needed. */
 void coalesced_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
-/* The same of those among these loans, the first of which is one, that follow each other: how many. */
+/* No longer needed: as many of these loans as lie in one frame and follow the first, which does. How many. */
 uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loans, uint32_t count);
 /* One user of this frame is done with it: a message in it, or the code that takes it apart. */
 void coalesced_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);

@@ -13,7 +13,7 @@
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* The peer's device did not allow an operation of the application. */
 void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
-/* The same of a large message that was announced, or of the memory for one. */
+/* The peer's device did not allow a large message that was announced, or gave no memory for one. */
 void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /*
  * The device refused a work request: what that says of the peer or the device, with `what` it refused. Where the

@@ -175,7 +175,7 @@ static inline bool framed_append(struct sluice_loop *l, struct session *s, uint6
     return true;
 }
 
-/* The same, not inline. */
+/* framed_append(), not inline. */
 bool framed_behind(struct sluice_loop *l, struct session *s, uint64_t id, const uint8_t *data,
                    uint64_t bytes, bool more);
 

@@ -49,10 +49,10 @@ static inline int post_wrs(struct session *s, struct ibv_send_wr *wr, struct ibv
 void send_flush(struct sluice_loop *l, struct session *s);
 /* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type);
-/* The same with a total in its header. */
+/* send_control() with a total in the frame's header. */
 bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
                         uint64_t total);
-/* The same with a payload, which is copied; fails also for want of memory. */
+/* send_control() with a payload, which is copied; false also for want of memory. */
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes);
 /* After the QP went to ERR: its completion is the last of this QP's sends. */
@@ -126,7 +126,7 @@ static inline void msg_discard(struct sluice_loop *l, struct sluice_msg *msg) {
     pool_put(msg->pool, msg->pool == l->pool ? l->cache : l->rx_cache, msg);
 }
 
-/* The same, inline: where each message comes by. */
+/* msg_discard() inline, for the path of every message. */
 static inline void msg_discard_quick(struct sluice_loop *l, struct sluice_msg *msg) {
     struct pool_cache *cache = msg->pool == l->pool ? l->cache : l->rx_cache;
     msg->state = MSG_FREE;

@@ -127,7 +127,7 @@ __attribute__((no_sanitize("address"))) static void look(uint8_t *to, const vola
         to[i] = from[i];
 }
 
-/* The same of a write, which one of them does with a key of the other's. */
+/* What a write does, by one of them with a key of the other's. */
 static void expect_write(struct side *thief, struct side *owner, uint8_t *at, uint32_t key,
                          size_t bytes, bool opens) {
     struct spare spare = spare_open(thief, bytes);

@@ -70,7 +70,7 @@ static struct rndv_rx *moving(struct pair *p) {
     return r && r->first && r->first->state == RNDV_RX_MOVES ? r->first : NULL;
 }
 
-/* The same where the message is written there: whether it arrived is not known, and it was no one's mistake. */
+/* Where the message was being written there whether it arrived is not known, and it was no one's mistake. */
 TEST(memory_that_goes_before_it_was_written_is_the_peers_end) {
     struct pair p;
     opened(&p, BYTES - 1, SLUICE_RENDEZVOUS_WRITE);

@@ -321,7 +321,7 @@ TEST(chunks_reach_beyond_4_gib) {
         assert_true(offset == bytes);
         assert_true(count == bytes / most + 1);
     }
-    /* The same of pieces: 4 GiB less one, two bytes, and what is none of it. */
+    /* Of pieces: 4 GiB less one, two bytes, and what is none of it. */
     struct iov_part parts[3] = {{1ull << 40, UINT32_MAX, NULL, NULL, 1},
                                 {1ull << 44, 1, NULL, NULL, 2},
                                 {1ull << 45, 1, NULL, NULL, 3}};

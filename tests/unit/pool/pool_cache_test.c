@@ -36,7 +36,7 @@ POOL_TEST(a_buffer_returned_elsewhere_goes_home) {
     assert_true(count_a.returned >= 49 * COUNT - POOL_CACHES_MAX);
     assert_int_equal(count_b.puts, 50 * COUNT / 2);
     assert_int_equal(count_b.cached, 0); /* it kept none of them */
-    /* The same few buffers went around all the time: the first round asked for them, and no other. */
+    /* A few buffers went around all the time: the first round asked for them, and no other. */
     assert_true(count_a.refills <= 2);
     for (int i = 0; i < COUNT; i++)
         assert_non_null(again[i] = pool_get(pool, a, 1000));

@@ -80,7 +80,7 @@ PAIRED(a_delayed_send_arrives_late_and_in_order) {
         must_data_equal(sv_poll(b.rcq).wr_id, i);
 }
 
-/* The same when nobody polls: the sender sleeps on its channel. */
+/* No thread polls: the sender sleeps on its channel. */
 TEST(a_delayed_send_goes_out_while_the_sender_sleeps) {
     struct sv_end a, b;
     sv_pair(&a, SV_OPTIONS(.channel = true, .one_cq = true), &b, SV_OPTIONS(0));

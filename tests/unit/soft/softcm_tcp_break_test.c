@@ -147,7 +147,7 @@ TEST(a_request_that_breaks_off_leaves_nothing) {
     ct_pair_free(&pair);
 }
 
-/* The same of a listener in its reply: it has said nothing that counts. */
+/* A listener that breaks off in its reply has said nothing that counts. */
 TEST(a_reply_that_breaks_off_is_a_refusal) {
     struct iwarp_handshake_parser parser;
     uint8_t bytes[IWARP_HANDSHAKE_MAX];

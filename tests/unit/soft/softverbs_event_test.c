@@ -184,7 +184,7 @@ WITH(open_default, a_send_completes_though_its_receiver_stopped_polling) {
 }
 
 /*
- * The same without waiting for the engine's turn: the receiver's poll has told of the message before it returns, as its
+ * A sender does not wait for the engine's turn: the receiver's poll has told of the message before it returns, as its
  * program sleeps on a channel and may not poll again. The send completes in one look, as on an adapter.
  */
 WITH(open_default, a_receiver_that_sleeps_between_polls_tells_at_once) {

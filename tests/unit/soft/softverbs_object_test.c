@@ -326,8 +326,8 @@ TEST(a_pair_leaves_no_completion_behind_while_others_poll) {
 }
 
 /*
- * The same, exactly where it hurts: the pair has left the one CQ, and a poller of the other, which
- * still has it, completes what was posted into the first.
+ * In the worst moment: the pair has left the one CQ, and a poller of the other, which still has it, completes what was
+ * posted into the first.
  */
 static void *leave(void *arg) {
     struct sv_end *e = arg;

@@ -60,7 +60,7 @@ static bool user_events(void) {
     return rc == 0;
 }
 
-/* The same kernel has both; without it a name is refused, and nothing comes of it later. */
+/* One kernel has both; without it a name is refused, and nothing comes of it later. */
 static bool names(void) {
     const struct rdma_addrinfo hints = {.ai_port_space = RDMA_PS_TCP, .ai_qp_type = IBV_QPT_RC};
     struct rdma_event_channel *channel = soft_create_event_channel();

@@ -256,7 +256,7 @@ WITH(for_writing, taking_back_is_flushed_when_the_peer_has_left) {
     must(sv_poll(p->b.rcq).status == IBV_WC_WR_FLUSH_ERR);
 }
 
-/* The same where the peer asks for it: the message waits, and who polls does not. */
+/* The peer asks for it by a message: the message waits, and the thread that polls does not. */
 WITH(for_writing, a_message_that_invalidates_waits_for_the_peer_to_leave) {
     struct windowed *w = *state;
     struct onesided *p = &w->pair;

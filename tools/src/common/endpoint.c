@@ -343,7 +343,7 @@ static void look_at_waiting(struct endpoint *ep, uint64_t now) {
     }
 }
 
-/* The same while data flows: the clock is not read for every message. */
+/* Looks at those that wait while data flows: the clock is not read for every message. */
 void endpoint_look_at_waiting(struct endpoint *ep) {
     if ((++ep->waiting_looks & WAITING_LOOKS) == 0)
         look_at_waiting(ep, sluice_now());

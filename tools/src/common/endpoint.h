@@ -148,7 +148,7 @@ int endpoint_fail_both(struct endpoint *ep, const char *format, ...)
  * up: then *ended, or a failure when ended is NULL.
  */
 int endpoint_await(struct endpoint *ep, sluice_event *event, uint64_t limit_ns, bool *ended);
-/* The same for a control message of this kind, ENDPOINT_ANSWER_NS at most. */
+/* endpoint_await() for a control message of this kind, ENDPOINT_ANSWER_NS at most. */
 int endpoint_hear(struct endpoint *ep, struct control *out, unsigned kind, bool *ended);
 /*
  * Decodes a MESSAGE that must be a control message of this kind, 0 = data was due. The peer's FAILED

@@ -31,7 +31,7 @@ bool pin_move(struct pin *pin);
 /* Some allowed CPU other than this one, -1 if there is none. */
 int pin_other(int cpu);
 bool pin_is_allowed(int cpu);
-/* The same on every process of this host (not of this container only), 0 if unknown. */
+/* A number that every process of this host (not of this container only) gets, 0 if unknown. */
 uint64_t pin_host_key(void);
 
 #endif

@@ -23,9 +23,9 @@ const char *tool_name(void);
 
 /* "NAME: text" and a line end on standard error. */
 void tool_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same; returns TOOL_FAILED, so that a caller can return it. */
+/* tool_note() that returns TOOL_FAILED, so that a caller can return it. */
 int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* The same with a pointer to --help; returns TOOL_USAGE. */
+/* tool_note() with a pointer to --help; returns TOOL_USAGE. */
 int tool_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The signal that asked to stop, or 0. Cheap enough for a polling loop. */
