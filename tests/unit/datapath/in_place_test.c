@@ -127,7 +127,7 @@ static bool arrives(struct pair *p, const void *data, size_t bytes, unsigned see
 
 static bool watched(struct pair *p) {
     uint8_t *addr = map_at(NULL, AREA, 1);
-    assert_true(arrives(p, addr, LARGE, 1));
+    must_data(arrives(p, addr, LARGE, 1));
     munmap(addr, AREA);
     sluice_registration_info info = info_of(p);
     if (!info.on)
@@ -153,7 +153,7 @@ TEST(plain_memory_is_sent_from_where_it_lies) {
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, LARGE, 1));
     pair_expect(&p, &p.b, SLUICE_SENT);
     for (unsigned i = 0; i < 50; i++)
-        assert_true(arrives(&p, addr, i % 2 ? LARGE : SMALL, 1));
+        must_data(arrives(&p, addr, i % 2 ? LARGE : SMALL, 1));
     sluice_registration_info info = info_of(&p);
     assert_int_equal(info.misses, 1);
     assert_int_equal(info.hits, 50);
@@ -198,8 +198,8 @@ TEST(small_pieces_are_copied_and_other_calls_refuse_the_flag) {
     sluice_msg *msg;
     uint8_t *addr = map_at(NULL, AREA, 1);
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
-    assert_true(arrives(&p, addr, SLUICE_IN_PLACE_MIN - 1, 1));
-    assert_true(arrives(&p, addr, 0, 1));
+    must_data(arrives(&p, addr, SLUICE_IN_PLACE_MIN - 1, 1));
+    must_data(arrives(&p, addr, 0, 1));
     assert_int_equal(info_of(&p).misses, 0);
     assert_int_equal(kept, 0);
     const sluice_send_options *o = SLUICE_SEND(.flags = SLUICE_IN_PLACE);
@@ -247,7 +247,7 @@ static uint8_t *replace(struct pair *p, uint8_t *addr, unsigned how, unsigned se
             addr = map_at(NULL, AREA, 0);
         }
         if (p)
-            assert_true(arrives(p, moved, LARGE, seed - 1));
+            must_data(arrives(p, moved, LARGE, seed - 1));
         munmap(moved, LARGE);
         break;
     case DISCARD:
@@ -268,8 +268,8 @@ TEST(memory_mapped_anew_is_sent_anew) {
     unsigned seed = 1;
     uint8_t *addr = map_at(NULL, AREA, seed);
     for (; seed < 200; seed++) {
-        assert_true(arrives(&p, addr, LARGE, seed));
-        assert_true(arrives(&p, addr, SMALL, seed));
+        must_data(arrives(&p, addr, LARGE, seed));
+        must_data(arrives(&p, addr, SMALL, seed));
         addr = replace(&p, addr, seed % WAYS, seed + 1);
     }
     sluice_registration_info info = info_of(&p);
@@ -286,8 +286,8 @@ TEST(memory_the_application_tells_of_is_sent_anew) {
     uint8_t *addr = map_at(NULL, AREA, seed);
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
     for (; seed < 100; seed++) {
-        assert_true(arrives(&p, addr, LARGE, seed));
-        assert_true(arrives(&p, addr, SMALL, seed));
+        must_data(arrives(&p, addr, LARGE, seed));
+        must_data(arrives(&p, addr, SMALL, seed));
         sluice_registration_invalidate(addr + seed % 20 * PAGE + seed, 1);
         assert_int_equal(kept, 0);
         addr = replace(NULL, addr, seed % WAYS, seed + 1);
@@ -305,7 +305,7 @@ TEST(a_registration_nobody_ended_shows) {
     struct pair p;
     uint8_t *addr = map_at(NULL, AREA, 1);
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
-    assert_true(arrives(&p, addr, LARGE, 1));
+    must_data(arrives(&p, addr, LARGE, 1));
     map_at(addr, AREA, 2); /* and the application does not tell */
     assert_false(arrives(&p, addr, LARGE, 2));
     munmap(addr, AREA);
@@ -348,8 +348,8 @@ TEST(memory_another_thread_maps_anew_is_sent_anew) {
         for (unsigned i = 0; i < 2; i++) {
             while (atomic_load(&t.mapped[i]) != seed)
                 sched_yield();
-            assert_true(arrives(&p, t.addr[i], LARGE, seed));
-            assert_true(arrives(&p, t.addr[i], SMALL, seed));
+            must_data(arrives(&p, t.addr[i], LARGE, seed));
+            must_data(arrives(&p, t.addr[i], SMALL, seed));
             atomic_store(&t.sent[i], seed);
         }
     pthread_join(thread, NULL);
@@ -370,7 +370,7 @@ TEST(a_child_of_fork_changes_nothing) {
         skip();
     }
     uint8_t *addr = map_at(NULL, AREA, 1);
-    assert_true(arrives(&p, addr, LARGE, 1));
+    must_data(arrives(&p, addr, LARGE, 1));
     assert_int_equal(pipe(go), 0);
     pid_t child = child_fork();
     assert_true(child >= 0);
@@ -388,10 +388,10 @@ TEST(a_child_of_fork_changes_nothing) {
     }
     close(go[0]);
     uint64_t misses = info_of(&p).misses;
-    assert_true(arrives(&p, addr, LARGE, 1));
+    must_data(arrives(&p, addr, LARGE, 1));
     assert_int_equal(info_of(&p).misses, misses);
     map_at(addr, AREA, 2);
-    assert_true(arrives(&p, addr, LARGE, 2));
+    must_data(arrives(&p, addr, LARGE, 2));
     close_pair(&p);
     munmap(addr, AREA); /* watched once, and nobody reads any more */
     close(go[1]);
@@ -409,7 +409,7 @@ TEST(the_limit_holds_and_the_least_used_goes) {
         addr[i] = map_at(NULL, AREA, i);
     for (unsigned i = 0; i < 10 * AREAS; i++) {
         unsigned which = i % 2 ? 0 : i / 2 % AREAS;
-        assert_true(arrives(&p, addr[which], LARGE, which));
+        must_data(arrives(&p, addr[which], LARGE, which));
         sluice_registration_info info = info_of(&p);
         assert_true(info.bytes <= info.bytes_max);
         assert_true(kept <= 3);
@@ -420,7 +420,7 @@ TEST(the_limit_holds_and_the_least_used_goes) {
     assert_true(info.hits >= 5 * AREAS - 2); /* the one that is used all the time stays */
     /* What is larger than the limit, or finds everything in use, is copied. */
     uint8_t *big = map_at(NULL, 4 * LARGE, 9);
-    assert_true(arrives(&p, big, 4 * LARGE, 9));
+    must_data(arrives(&p, big, 4 * LARGE, 9));
     assert_int_equal(info_of(&p).copied, 1);
     for (unsigned i = 0; i < 4; i++)
         assert_int_equal(send_in_place(&p, addr[i], LARGE), 0);
@@ -438,7 +438,7 @@ TEST(without_a_watch_it_is_off_and_says_so) {
     struct rlimit limit, none;
     uint8_t *addr = map_at(NULL, AREA, 1);
     open_pair(&p, SLUICE_REGISTRATIONS_OFF, 0);
-    assert_true(arrives(&p, addr, LARGE, 1));
+    must_data(arrives(&p, addr, LARGE, 1));
     sluice_registration_info info = info_of(&p);
     assert_int_equal(info.on, 0);
     assert_int_equal(info.copied, 1);
@@ -456,7 +456,7 @@ TEST(without_a_watch_it_is_off_and_says_so) {
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, LARGE, 1));
     pair_expect(&p, &p.b, SLUICE_SENT);
     map_at(addr, AREA, 2);
-    assert_true(arrives(&p, addr, LARGE, 2));
+    must_data(arrives(&p, addr, LARGE, 2));
     info = info_of(&p);
     assert_int_equal(info.on, 0);
     assert_int_equal(info.copied, 2);
@@ -484,7 +484,7 @@ TEST(memory_that_cannot_be_watched_is_copied) {
     for (unsigned seed = 3; seed < 6; seed++) { /* in a folder of tmpfs the kernel may watch it */
         memory_fill(addr, AREA, seed);
         sluice_registration_invalidate(addr, AREA);
-        assert_true(arrives(&p, addr, LARGE, seed));
+        must_data(arrives(&p, addr, LARGE, seed));
     }
     munmap(addr, AREA);
     close(fd);
@@ -524,7 +524,7 @@ TEST(a_device_that_is_gone_keeps_none) {
     struct pair p;
     uint8_t *addr = map_at(NULL, AREA, 1);
     open_pair(&p, SLUICE_REGISTRATIONS_NOTIFIED, 0);
-    assert_true(arrives(&p, addr, LARGE, 1));
+    must_data(arrives(&p, addr, LARGE, 1));
     assert_int_equal(send_in_place(&p, addr, SMALL), 0); /* pinned */
     regcache_lazy_detach(&p.b.node->regcache);
     assert_int_equal(kept, 0);

@@ -112,7 +112,7 @@ static void expect_read(struct pair *p, const uint8_t *at, uint32_t key, size_t 
     struct ibv_wc wc = outcome_of(&spare, IBV_WR_RDMA_READ, (uintptr_t)at, key, &p->b);
     if (opens) {
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
-        assert_memory_equal(spare.at, at, bytes);
+        must_data_bytes(spare.at, at, bytes);
     } else {
         expect_refused(&spare, wc, IBV_WR_RDMA_READ);
         assert_true(spare_untouched(&spare));
@@ -140,7 +140,7 @@ static void expect_write(struct side *thief, struct side *owner, uint8_t *at, ui
     } else {
         expect_refused(&spare, wc, IBV_WR_RDMA_WRITE);
         look(after, at, bytes);
-        assert_memory_equal(after, before, bytes);
+        must_data_bytes(after, before, bytes);
     }
     free(before);
     free(after);
