@@ -19,8 +19,8 @@
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/token.h"
 #include "soft/soft.h"
-#include "soft/verbs/token.h"
 
 struct soft_cm_node *soft_cm_queue_pop(struct cds_list_head *queue) {
     if (cds_list_empty(queue))

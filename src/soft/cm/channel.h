@@ -78,7 +78,7 @@ void soft_cm_channel_enter(struct soft_cm_channel *channel);
 void soft_cm_channel_leave(void *channel);
 /*
  * Takes a token and its event, waiting as the descriptor's mode says, and to be cancelled meanwhile as cancel_state does
- * (soft/verbs/token.h); the event is counted on its id before the mutex is released. NULL and errno. Control lock not held.
+ * (soft/ipc/token.h); the event is counted on its id before the mutex is released. NULL and errno. Control lock not held.
  */
 struct soft_cm_node *soft_cm_channel_fetch(struct soft_cm_channel *channel, int cancel_state);
 /* Puts a fetched event back to the front, uncounted. */

@@ -43,7 +43,7 @@ void soft_cm_event_discard_channel(struct soft_cm_channel *channel);
 void soft_cm_event_move(struct soft_cm_id *id, struct soft_cm_channel *from,
                         struct soft_cm_channel *to);
 
-/* rdma_get_cm_event(); while it waits the thread may be cancelled as cancel_state says (soft/verbs/token.h). */
+/* rdma_get_cm_event(); while it waits the thread may be cancelled as cancel_state says (soft/ipc/token.h). */
 int soft_cm_get_event(struct rdma_event_channel *channel, struct rdma_cm_event **out,
                       int cancel_state);
 

@@ -16,10 +16,10 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/token.h"
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/token.h"
 
 struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
     UNCANCELLED;

@@ -28,6 +28,7 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
+#include "soft/ipc/token.h"
 #include "soft/soft.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/internal.h"
@@ -36,7 +37,6 @@
 #include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"
-#include "soft/verbs/token.h"
 
 #define MAX_GIDS 16
 #define GUID 0x02534c5543450001ull

@@ -3,7 +3,7 @@
  * token.c - see token.h. A thread may be cancelled behind the system call, too, before the C library has disabled that again:
  * the memory that the token went to tells.
  */
-#include "soft/verbs/token.h"
+#include "soft/ipc/token.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -5,8 +5,8 @@
  *
  * Any thread, that has cancellation disabled.
  */
-#ifndef SOFT_VERBS_TOKEN_H
-#define SOFT_VERBS_TOKEN_H
+#ifndef SOFT_IPC_TOKEN_H
+#define SOFT_IPC_TOKEN_H
 
 #include <stdbool.h>
 
