@@ -16,7 +16,7 @@
 #include "fabric/fabric.h"
 #include "floor.h"
 #include "shim.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 
 struct rpc_pending {
     int cpu_a, cpu_b;

@@ -3,7 +3,7 @@
  * soft.c - the fabric of the software RDMA device: its entry points behind the table.
  * The only file outside src/soft that names them. Constant data.
  */
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 
 #include <errno.h>

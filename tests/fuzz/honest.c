@@ -4,7 +4,7 @@
 #include "honest.h"
 
 #include "core/session_table.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/qp.h"
 #include "support/pool_stats.h"
 #include "stranger.h"

@@ -17,7 +17,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/shm_layout.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/soft.h"
 #include "teller.h"
 

@@ -9,7 +9,7 @@
 #include "core/auth/auth.h"
 #include "datapath/rndv/internal.h"
 #include "soft/cm/id.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/soft.h"
 #include "soft/verbs/qp.h"
 

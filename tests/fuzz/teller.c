@@ -14,7 +14,7 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/ud/ud.h"
 
 #define REGION_BYTES 8192u

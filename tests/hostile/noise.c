@@ -4,7 +4,7 @@
 
 #include "hostile/noise.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/qp.h"
 
 static const char *mode = "";

@@ -10,7 +10,7 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -15,7 +15,7 @@
 #include "soft/cm/qp.h"
 #include "soft/cm/sync.h"
 #include "soft/fault/cm.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 
 static uint8_t smaller(uint8_t a, uint8_t b) {

@@ -12,7 +12,7 @@
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 
 /* ---- rdma_getaddrinfo ------------------------------------------------------------------------------ */

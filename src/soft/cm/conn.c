@@ -23,7 +23,7 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
 #include "soft/ipc/peer.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 
 #define REFUSED_AGAIN_US 1000
 

@@ -7,8 +7,8 @@
 #include "soft/cm/conn.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
+#include "soft/object/profile.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/profile.h"
 
 void soft_cm_conn_reject(struct soft_cm_id *id, enum soft_cm_reject reason, const void *data,
                          uint8_t len) {

@@ -5,17 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/cm/agreed.h"
-#include "soft/cm/connect.h"
 #include "base/uncancelled.h"
+#include "soft/cm/agreed.h"
 #include "soft/cm/conn_end.h"
+#include "soft/cm/connect.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/quiet.h"
 #include "soft/cm/sync.h"
 #include "soft/fault/cm.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 
 /* ---- connect -------------------------------------------------------------------------------------- */

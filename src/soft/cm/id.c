@@ -5,9 +5,9 @@
  * The table is guarded by the control lock. It belongs to one process: after a fork the child finds
  * it empty, and inherited ids are refused by their generation.
  */
-#include "soft/fault/environment.h"
 #include "soft/cm/conn_end.h"
 #include "soft/cm/id.h"
+#include "soft/fault/environment.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@
 #include "soft/cm/port_cache.h"
 #include "soft/cm/port_space.h"
 #include "soft/cm/tcp_port.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 
 struct slot {

@@ -16,8 +16,8 @@
 #include "soft/cm/channel.h"
 #include "soft/cm/id.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
-#include "soft/verbs/profile.h"
 
 static enum soft_cm_net net; /* the environment's */
 static bool asks_crc;

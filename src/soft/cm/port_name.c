@@ -13,7 +13,7 @@
 #include "soft/ipc/name_list.h"
 #include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 
 /*
  * A device that is like iWARP is on a network of its own: it does not find the others, nor they it. In

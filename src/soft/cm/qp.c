@@ -12,11 +12,11 @@
 
 #include "base/uncancelled.h"
 #include "soft/cm/agreed.h"
-#include "soft/cm/mcast.h"
 #include "soft/cm/id.h"
+#include "soft/cm/mcast.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_answer.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 
 #define GIDS_MAX 16

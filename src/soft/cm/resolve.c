@@ -20,8 +20,8 @@
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_dial.h"
 #include "soft/fault/cm.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
-#include "soft/verbs/profile.h"
 
 static void clear_src(struct soft_cm_id *id) {
     memset(&id->id.route.addr.src_storage, 0, sizeof id->id.route.addr.src_storage);

@@ -19,8 +19,8 @@
 #include "soft/cm/tcp.h"
 #include "soft/fault/cm.h"
 #include "soft/ipc/peer_queue.h"
+#include "soft/object/profile.h"
 #include "soft/verbs/device_state.h"
-#include "soft/verbs/profile.h"
 
 static_assert(SOFT_CM_WIRE_END - SOFT_CM_WIRE_REQ == SOFT_FAULT_MESSAGES, "counted by type");
 

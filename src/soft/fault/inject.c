@@ -17,11 +17,11 @@
 #include "soft/fault/plan.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/profile.h"
+#include "soft/object/ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
-#include "soft/rc/ring.h"
 #include "soft/verbs/device_state.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 #define PENDING 16

@@ -16,7 +16,7 @@
 
 #include "soft/fault/lexer.h"
 #include "soft/fault/names.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 
 /* ---- a rule ------------------------------------------------------------------------------------- */
 

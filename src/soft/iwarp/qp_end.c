@@ -19,12 +19,12 @@
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/qp_transmit.h"
+#include "soft/object/profile.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/responder.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 #define READ_AWAY_NS 1000000000u

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/qp.h"
 
 struct arrived_head { /* private copy of a slot's head */

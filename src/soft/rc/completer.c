@@ -13,16 +13,16 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/object/profile.h"
+#include "soft/object/ring.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
-#include "soft/rc/ring.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 /* ---- error state -------------------------------------------------------------------------------- */

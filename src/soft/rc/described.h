@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "soft/ipc/peer_internal.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
 

@@ -15,9 +15,9 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/ring.h"
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
-#include "soft/rc/ring.h"
 #include "soft/soft.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"

@@ -12,11 +12,11 @@
 #include <string.h>
 
 #include "base/settings.h"
+#include "soft/object/cq_arrivals.h"
+#include "soft/object/cq_pollset.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/cq_arrivals.h"
-#include "soft/verbs/cq_pollset.h"
 
 _Atomic unsigned soft_order_count;
 static atomic_bool across; /* between queue pairs, too */

@@ -11,7 +11,7 @@
 #include "soft/cm/agreed.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/qp.h"
 
 #define PENDING_RINGS_MAX 8u

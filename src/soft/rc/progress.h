@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"

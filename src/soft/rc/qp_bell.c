@@ -22,9 +22,9 @@
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/object/cq_pollset.h"
 #include "soft/rc/requester.h"
 #include "soft/verbs/cq.h"
-#include "soft/verbs/cq_pollset.h"
 #include "soft/verbs/qp.h"
 
 struct bell_msg {

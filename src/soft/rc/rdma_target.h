@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 
 struct soft_qp;
 struct soft_wqe;

@@ -15,6 +15,8 @@
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/profile.h"
+#include "soft/object/ring.h"
 #include "soft/rc/arrived_head.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/described.h"
@@ -23,7 +25,6 @@
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
-#include "soft/rc/ring.h"
 #include "soft/rc/scatter.h"
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
@@ -31,7 +32,6 @@
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"
 

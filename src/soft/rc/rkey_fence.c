@@ -25,7 +25,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"
 

@@ -12,9 +12,9 @@
 
 #include "base/guarded_copy.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/ring.h"
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
-#include "soft/rc/ring.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/post_recv.h"
 #include "soft/verbs/qp.h"

@@ -18,7 +18,7 @@
 #include "base/copy_short.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/qp.h"
 
 struct soft_writer {

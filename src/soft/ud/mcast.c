@@ -28,12 +28,12 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 #define NAMES 128

@@ -14,10 +14,10 @@
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/responder.h"
-#include "soft/rc/ring.h"
 #include "soft/rc/scatter.h"
 #include "soft/ud/ud.h"
 #include "soft/verbs/device_state.h"

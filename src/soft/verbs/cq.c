@@ -18,12 +18,12 @@
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
+#include "soft/object/profile.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
 #include "soft/verbs/comp_channel.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/profile.h"
 
 static _Atomic uint32_t next_shm_index;
 

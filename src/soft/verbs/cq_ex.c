@@ -15,13 +15,13 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/profile.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/soft.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 struct soft_reader {

@@ -5,9 +5,9 @@
 #include "soft/ipc/engine.h"
 #include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_heat.h"
+#include "soft/object/cq_pollset.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq_pollset.h"
 
 /* ---- sockets ----------------------------------------------------------------------------------- */
 

@@ -29,12 +29,12 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/token.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 #include "soft/verbs/device_state.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"
 

@@ -15,11 +15,11 @@
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
-#include "soft/rc/ring.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/qp.h"
 

@@ -32,18 +32,6 @@ int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
 /* qp->lock, which it gives back: sends requests that were recorded, the last part of a call that posts. */
 void soft_post_recorded(struct soft_qp *qp);
 
-#define SOFT_MANY 32u /* QPs of a CQ: up to here all are looked at in every poll */
-
-/* ---- cq_pollset.c ---------------------------------------------------------------------------- */
-
-/* poll_lock held */
-void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);
-void soft_cq_pollset_cool(struct soft_cq *cq);
-void soft_cq_pollset_listen(struct soft_cq *cq); /* there are more than SOFT_MANY */
-/* and without it */
-int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp);
-void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge);
-
 /* ---- context_ex.c ---------------------------------------------------------------------------- */
 
 /* Zeroed, with the extended slots in front of it that the headers' inline calls look for. */

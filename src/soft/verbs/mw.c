@@ -19,11 +19,11 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/profile.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/mr.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {

@@ -3,11 +3,11 @@
 #include "soft/verbs/poll_in_order.h"
 
 #include "soft/fault/inject.h"
+#include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
-#include "soft/rc/ring.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/receive_short.h"

@@ -10,9 +10,10 @@
 #include <stdatomic.h>
 
 #include "soft/ipc/spinlock.h"
+#include "soft/object/cq_arrivals.h"
+#include "soft/object/cq_pollset.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/cq_arrivals.h"
 #include "soft/verbs/internal.h"
 
 #define LOOKS 8u /* in so many polls each QP that is not listened to is looked at as a whole */

@@ -9,9 +9,9 @@
 
 #include <infiniband/verbs.h>
 
+#include "soft/object/ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
-#include "soft/rc/ring.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"
 

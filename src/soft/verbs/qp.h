@@ -18,7 +18,7 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/verbs/post_recv.h"
 

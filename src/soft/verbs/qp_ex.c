@@ -12,9 +12,9 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 
 struct soft_batch {

@@ -11,9 +11,9 @@
 
 #include "soft/ipc/peer.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/ring.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/qp.h"

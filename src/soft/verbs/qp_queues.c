@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "soft/rc/ring.h"
+#include "soft/object/profile.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/verbs/profile.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/srq.h"
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdint.h>
 
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 
 struct transition {
     uint8_t from, to;

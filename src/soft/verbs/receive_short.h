@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/copy_short.h"
+#include "soft/object/ring.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/ring.h"
 #include "soft/rc/slot.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/mr.h"

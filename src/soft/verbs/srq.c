@@ -15,11 +15,11 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/profile.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/verbs/profile.h"
 
 struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
     UNCANCELLED;

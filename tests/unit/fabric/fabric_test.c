@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fabric/select.h"
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 
 /* ---- made-up fabrics ------------------------------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 /* ring_test.c - layout of the shared ring and its small arithmetic, which two builds must agree on. */
 #include "support/test.h"
 
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 
 TEST(header_and_slots_fill_the_file_exactly) {
     assert_int_equal(sizeof(struct soft_ring), SOFT_RING_BYTES);

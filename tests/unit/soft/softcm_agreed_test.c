@@ -14,8 +14,8 @@
 
 #include <sys/mman.h>
 
+#include "soft/object/ring.h"
 #include "soft/rc/pending_ring.h"
-#include "soft/rc/ring.h"
 
 #define STRANGER_UID 65534
 #define LISTENER_UID 65533

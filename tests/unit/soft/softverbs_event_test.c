@@ -7,9 +7,9 @@
 
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
+#include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/ring.h"
 
 #include <poll.h>
 #include <sched.h>

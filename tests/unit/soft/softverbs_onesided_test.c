@@ -4,7 +4,7 @@
  * mapped regions, process_vm, and requests executed at the target. Each test names the promise.
  */
 #include "support/softverbs_onesided.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/mw.h"
 
 /* ---- the tests, each over all ways --------------------------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "support/softverbs.h"
 #include "support/skip.h"
 #include "soft/ipc/peer_internal.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/internal.h"
 
 #include <fcntl.h>

@@ -16,8 +16,8 @@
 #include "fabric/fabric.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
+#include "soft/object/profile.h"
 #include "soft/verbs/mw.h"
-#include "soft/verbs/profile.h"
 
 /* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
 static void in_a_process(const char *profile, void (*run)(void)) {

@@ -4,7 +4,7 @@
  * scatter/gather lists, signalling, queue limits, what post refuses. Both ends in this process.
  */
 #include "support/softverbs.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 
 #include <arpa/inet.h>
 

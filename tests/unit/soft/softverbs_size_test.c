@@ -6,7 +6,7 @@
  */
 #include "support/softverbs.h"
 #include "support/rows.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 
 #define MIB (1024u * 1024u)
 

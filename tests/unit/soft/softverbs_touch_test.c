@@ -6,7 +6,7 @@
  */
 #include "support/softverbs.h"
 #include "support/skip.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/internal.h"
 
 #include <pthread.h>

@@ -5,7 +5,7 @@
  * QP, read or written by the peer alone, taken back.
  */
 #include "support/softverbs_onesided.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/verbs/mw.h"
 
 #define AT 4096

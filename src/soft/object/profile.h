@@ -11,8 +11,8 @@
  *
  * Read from the environment once, when first needed, and constant from then on. Any thread.
  */
-#ifndef SOFT_VERBS_PROFILE_H
-#define SOFT_VERBS_PROFILE_H
+#ifndef SOFT_OBJECT_PROFILE_H
+#define SOFT_OBJECT_PROFILE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -11,8 +11,8 @@
  * Owner: the CQ's poll lock. A board is mapped while a QP is linked through it, and a QP is linked for longer than it
  * is in the CQ's lists.
  */
-#ifndef SOFT_VERBS_CQ_ARRIVALS_H
-#define SOFT_VERBS_CQ_ARRIVALS_H
+#ifndef SOFT_OBJECT_CQ_ARRIVALS_H
+#define SOFT_OBJECT_CQ_ARRIVALS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -14,8 +14,8 @@
  *
  * The reader trusts no byte in here: it copies a head once and checks the copy; indexes are its own.
  */
-#ifndef SOFT_RC_RING_H
-#define SOFT_RC_RING_H
+#ifndef SOFT_OBJECT_RING_H
+#define SOFT_OBJECT_RING_H
 
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* profile.c - the kinds of device that the software device can be like, and which is asked for. */
 #define _GNU_SOURCE /* secure_getenv */
-#include "soft/verbs/profile.h"
+#include "soft/object/profile.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "soft/fault/inject.h"
-#include "soft/rc/ring.h"
+#include "soft/object/ring.h"
 #include "soft/ud/ud.h"
 #include "soft/verbs/cq.h"
 #include "soft/verbs/qp.h"

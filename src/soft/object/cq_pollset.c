@@ -9,7 +9,7 @@
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
-#include "soft/verbs/cq_pollset.h"
+#include "soft/object/cq_pollset.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -17,9 +17,8 @@
 #include <string.h>
 
 #include "soft/ipc/spinlock.h"
+#include "soft/object/cq_arrivals.h"
 #include "soft/verbs/cq.h"
-#include "soft/verbs/cq_arrivals.h"
-#include "soft/verbs/internal.h"
 #include "soft/verbs/qp.h"
 
 #define HOT_MIN 8 /* up to this many QPs are always hot */

@@ -4,7 +4,7 @@
  *
  * Owner: the CQ's poll lock.
  */
-#include "soft/verbs/cq_arrivals.h"
+#include "soft/object/cq_arrivals.h"
 
 #include <stddef.h>
 #if defined(__SSE2__)
