@@ -3,15 +3,20 @@
 #include "soft/ipc/upcalls.h"
 
 #include "soft/cm/default_context.h"
+#include "soft/cm/fault.h"
 #include "soft/cm/id.h"
 #include "soft/cm/port.h"
 #include "soft/cm/wire.h"
-#include "soft/fault/ctl.h"
+#include "soft/control/ctl.h"
+#include "soft/control/device_state.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/object/device.h"
+#include "soft/object/qp_numbers.h"
+#include "soft/rc/order.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/qp_timer.h"
@@ -19,9 +24,8 @@
 #include "soft/rc/ring_exchange.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
-#include "soft/verbs/address_watch.h"
+#include "soft/control/address_watch.h"
 #include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
 
 /* ---- the engine -------------------------------------------------------------------------------- */
 
@@ -29,11 +33,14 @@ static void started(void) {
     soft_ctl_start();
     soft_address_watch_start();
     soft_fault_start();
+    soft_fault_run(soft_device_act); /* a device that is removed from the start */
 }
 
 static void stops(void) {
     soft_ctl_stop();
     soft_address_watch_stop();
+    soft_fault_messages_flush();
+    soft_device_forget();
     soft_fault_stop();
 }
 
@@ -55,12 +62,13 @@ static void turn(void) {
         soft_ud_on_names();
     soft_ud_if_wanted();
     soft_mcast_if_wanted();
-    soft_fault_run();
+    soft_fault_run(soft_device_act);
 }
 
 static void forked(void) {
     soft_bells_forked();
-    soft_qp_forked();
+    soft_qp_numbers_forked();
+    soft_order_forked();
     soft_qp_timer_forked();
     soft_ring_exchange_forked();
     soft_region_exchange_forked();
@@ -68,6 +76,8 @@ static void forked(void) {
     soft_tcp_forked();
     soft_mcast_forked();
     soft_mr_forked();
+    soft_fault_messages_forked();
+    soft_device_forget();
     soft_fault_forked();
     soft_ctl_forked();
     soft_address_watch_forked();
@@ -116,6 +126,11 @@ static void peer_rang(struct soft_peer *peer) {
     soft_ud_on_bell(peer);
 }
 
+static void peer_unordered(struct soft_peer *peer) {
+    soft_ring_exchange_put_fences(peer);
+    soft_ud_put_fences(peer);
+}
+
 static void peer_gone(struct soft_peer *peer, bool known) {
     soft_mcast_on_peer_gone(peer);
     soft_ud_on_peer_gone(peer);
@@ -145,7 +160,7 @@ const struct soft_upcalls soft_upcalls = {
     .peer_greeted = soft_ring_exchange_on_greeting,
     .peer_said = peer_said,
     .peer_rang = peer_rang,
-    .peer_unordered = soft_ring_exchange_put_fences,
+    .peer_unordered = peer_unordered,
     .peer_gone = peer_gone,
     .peer_free = peer_free,
 };

@@ -5,8 +5,8 @@
 #include <poll.h>
 
 #include "soft/cm/id.h"
+#include "soft/object/qp.h"
 #include "soft/soft.h"
-#include "soft/verbs/qp.h"
 
 static struct rdma_cm_id *take(struct bystander *b, enum rdma_cm_event_type type) {
     struct rdma_cm_event *event = endpoint_event(b->channel, 20000);

@@ -4,8 +4,8 @@
 #include "honest.h"
 
 #include "core/session_table.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/qp.h"
 #include "support/pool_stats.h"
 #include "stranger.h"
 #include "core/wire/frame.h"

@@ -9,9 +9,9 @@
 #include "core/auth/auth.h"
 #include "datapath/rndv/internal.h"
 #include "soft/cm/id.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/soft.h"
-#include "soft/verbs/qp.h"
 
 #define ALL_RIGHTS                                                                                 \
     (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |                   \

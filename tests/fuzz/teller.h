@@ -12,7 +12,7 @@
 #include "fuzz/fuzz.h"
 #include "soft/cm/wire.h"
 #include "soft/ipc/peer_internal.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define TELLER_BLOCK 8000u /* its queue pairs have the numbers from here on */
 #define TELLER_QPN(n) (TELLER_BLOCK * SOFT_QP_BLOCK + (n))

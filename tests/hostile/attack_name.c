@@ -11,8 +11,8 @@
 #include "hostile/command.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/port_name.h"
-#include "soft/fault/ctl.h"
-#include "soft/fault/ctl_client.h"
+#include "soft/control/ctl.h"
+#include "soft/control/ctl_client.h"
 
 #define BLOCKS 16384u
 #define GROUPS 128u

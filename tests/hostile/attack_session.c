@@ -5,7 +5,7 @@
 #include "hostile/attack.h"
 #include "hostile/frame_speak.h"
 #include "hostile/noise.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define LINKS 16u
 #define TRIES 20u

@@ -4,8 +4,8 @@
 
 #include "hostile/noise.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/qp.h"
 
 static const char *mode = "";
 static uint64_t seed = 88172645463325252u;

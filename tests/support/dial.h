@@ -16,7 +16,6 @@
 #include <errno.h>
 #include <netdb.h>
 
-#include "soft/verbs/device_state.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* fault.c - see fault.h. */
 #include "support/fault.h"
+#include "soft/control/device_state.h"
 
 void fault_plan(const char *text) {
     struct soft_plan_error error;

@@ -14,7 +14,6 @@
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/control_lock.h"
-#include "soft/verbs/device_state.h"
 
 /* The thread sanitizer forbids threads in a child forked from a process that has some. */
 #ifdef SANITIZE_THREAD

@@ -8,9 +8,9 @@
 #include "support/softverbs.h"
 
 #include "soft/ipc/spinlock.h"
+#include "soft/object/qp.h"
 #include "soft/rc/progress.h"
 #include "soft/ud/ud.h"
-#include "soft/verbs/qp.h"
 
 #define UD_QKEY 0x11223344u
 #define UD_OPTIONS(...) ((struct sv_options){.type = IBV_QPT_UD, .one_cq = false, __VA_ARGS__})

@@ -6,7 +6,7 @@
 
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 
 const struct tcp_options sleep_options = {
     .o = {.channel = true, .one_cq = true}, .crc = true, .extended = true};

@@ -20,9 +20,8 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "soft/verbs/device_state.h"
-#include "soft/ipc/engine.h"
 #include "soft/fault/inject.h"
+#include "soft/ipc/engine.h"
 #include "soft/soft.h"
 
 #define WATCHED_KEPT 256

@@ -19,8 +19,8 @@
 #include "common/run.h"
 #include "common/tool.h"
 #include "common/units.h"
-#include "soft/fault/ctl.h"
-#include "soft/fault/ctl_client.h"
+#include "soft/control/ctl.h"
+#include "soft/control/ctl_client.h"
 #include "soft/ipc/own_user.h"
 
 #define WORDS 64

@@ -14,7 +14,8 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/sync.h"
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
+#include "soft/fault/plan.h"
 #include "soft/object/profile.h"
 #include "soft/soft.h"
 

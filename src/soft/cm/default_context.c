@@ -17,8 +17,8 @@
 #include "soft/ipc/engine.h"
 #include "soft/rc/completer.h"
 #include "soft/soft.h"
-#include "soft/verbs/device.h"
-#include "soft/verbs/mr.h"
+#include "soft/object/device.h"
+#include "soft/object/mr.h"
 
 struct shared {
     struct ibv_context *context;

@@ -17,7 +17,8 @@
 #include "soft/cm/id.h"
 #include "soft/cm/listen.h"
 #include "soft/cm/qp.h"
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
+#include "soft/fault/inject.h"
 #include "soft/soft.h"
 
 static struct soft_cm_event *event_of(struct soft_cm_node *node) {

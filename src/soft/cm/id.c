@@ -23,6 +23,7 @@
 #include "soft/cm/port_cache.h"
 #include "soft/cm/port_space.h"
 #include "soft/cm/tcp_port.h"
+#include "soft/fault/inject.h"
 #include "soft/object/profile.h"
 #include "soft/soft.h"
 

@@ -23,9 +23,8 @@
 #include "soft/cm/channel.h"
 #include "soft/cm/conn.h"
 #include "soft/cm/port.h"
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
 #include "soft/ipc/engine.h"
-#include "soft/fault/inject.h"
 
 /* Event numbers that headers before librdmacm 60 do not have. */
 enum {

@@ -19,14 +19,14 @@
 #include "soft/cm/port_cache.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/timers.h"
-#include "soft/fault/cm.h"
-#include "soft/fault/inject.h"
+#include "soft/cm/fault.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
 #include "soft/ipc/peer.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/verbs/qp_iwarp.h"
 
 /* ---- ends; control lock held ------------------------------------------------------------------------- */

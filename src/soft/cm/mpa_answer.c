@@ -18,7 +18,8 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
 #include "soft/ipc/peer.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/verbs/qp_iwarp.h"
 
 /* ---- the listener ------------------------------------------------------------------------------------ */

@@ -19,7 +19,8 @@
 #include "soft/cm/sync.h"
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_dial.h"
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
+#include "soft/fault/plan.h"
 #include "soft/object/profile.h"
 #include "soft/soft.h"
 

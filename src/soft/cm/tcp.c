@@ -20,11 +20,13 @@
 #include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_offer.h"
 #include "soft/cm/tcp_port.h"
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
+#include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/verbs/qp_modify.h"
 
 /* The terms of this device: check values, and the operations of RFC 7306 where the other end has them. */

@@ -18,8 +18,9 @@
 #include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/cm/timers.h"
-#include "soft/fault/cm.h"
-#include "soft/verbs/device_state.h"
+#include "soft/cm/fault.h"
+#include "soft/fault/inject.h"
+#include "soft/object/device.h"
 
 /* After a reply to a dialer that sends no empty frame: Soft-iWARP misreads frames in the same segment as the reply. */
 #define QUIET_NS 50000000u

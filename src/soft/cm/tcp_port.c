@@ -22,7 +22,6 @@
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_offer.h"
 #include "soft/iwarp/stream.h"
-#include "soft/verbs/qp.h"
 
 #define HALF_OPEN_MOST 64u
 #define ACCEPT_TURN 16u /* others have their turn between */

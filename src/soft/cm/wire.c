@@ -17,10 +17,11 @@
 #include "soft/cm/mpa.h"
 #include "soft/cm/mpa_answer.h"
 #include "soft/cm/tcp.h"
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
+#include "soft/fault/inject.h"
 #include "soft/ipc/peer_queue.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
-#include "soft/verbs/device_state.h"
 
 static_assert(SOFT_CM_WIRE_END - SOFT_CM_WIRE_REQ == SOFT_FAULT_MESSAGES, "counted by type");
 

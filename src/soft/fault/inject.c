@@ -11,18 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/fault/cm.h"
 #include "soft/fault/environment.h"
 #include "soft/fault/log.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/attention.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
 #include "soft/object/ring.h"
-#include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
-#include "soft/verbs/device_state.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define PENDING 16
 
@@ -119,7 +117,7 @@ bool soft_fault_decide(enum soft_fault_scope scope, uint32_t who, uint32_t numbe
     return found;
 }
 
-void soft_fault_run(void) {
+void soft_fault_run(int (*act)(const struct soft_device_action *action)) {
     if (__builtin_expect(atomic_load_explicit(&pending_count, memory_order_relaxed) == 0, 1))
         return;
     struct soft_device_action todo[PENDING];
@@ -128,7 +126,7 @@ void soft_fault_run(void) {
     memcpy(todo, pending, count * sizeof *todo);
     spin_unlock(&lock);
     for (unsigned i = 0; i < count; i++)
-        (void)soft_device_act(&todo[i]);
+        (void)act(&todo[i]);
 }
 
 /* ---- queue pairs ------------------------------------------------------------------------------------ */
@@ -309,12 +307,9 @@ void soft_fault_start(void) {
         soft_fault_tell("ignored", &error);
         free(fresh);
     }
-    soft_fault_run(); /* a device that is removed from the start */
 }
 
 void soft_fault_stop(void) {
-    soft_fault_messages_flush();
-    soft_device_forget();
     soft_fault_clear();
     atomic_store(&pending_count, 0);
 }
@@ -323,8 +318,6 @@ void soft_fault_forked(void) {
     atomic_store(&lock, 0);
     in_force = false;
     atomic_store(&pending_count, 0);
-    soft_fault_messages_forked();
-    soft_device_forget();
     soft_fault_update();
 }
 

@@ -42,7 +42,8 @@ void soft_fault_clear(void); /* the plan ends, its log stays */
 size_t soft_fault_log(char *out, size_t size);
 unsigned soft_fault_rules(void);
 void soft_fault_update(void); /* the port went down or up: is there anything to ask? */
-void soft_fault_run(void);    /* engine thread: device actions that operations have triggered */
+/* Device actions that operations have triggered: engine thread; and those of the plan there was at the start. */
+void soft_fault_run(int (*act)(const struct soft_device_action *action));
 uint32_t soft_fault_qp_serial(void);
 uint32_t soft_fault_id_serial(void);
 
@@ -51,22 +52,6 @@ uint32_t soft_fault_id_serial(void);
 struct soft_qp;
 struct soft_wqe;
 struct soft_ring;
-
-struct soft_fault_step { /* the operation that is next on a QP, and what was decided for it */
-    uint32_t op, plan;   /* number of the operation (0: none yet) and of the plan */
-    int then;            /* status it ends with, 0: it goes on */
-    bool lost;           /* UC, UD: it ends well, and never arrives */
-    /* Over TCP: the connection breaks, a byte changes, nothing moves until then, a receiver that is not ready. */
-    bool cut, corrupt, stall, rnr;
-    uint64_t until_ns; /* not before */
-};
-
-struct soft_fault_qp { /* part of a QP, under its lock */
-    uint32_t serial;
-    struct soft_fault_step send, recv;
-    uint64_t dark_since_ns;
-    bool stalled, holding; /* shown as not ready; a message is being held */
-};
 
 /* LOSE: an unreliable message that never arrives. */
 enum soft_fault_verdict { SOFT_FAULT_PASS, SOFT_FAULT_HOLD, SOFT_FAULT_BREAK, SOFT_FAULT_LOSE };

@@ -2,7 +2,7 @@
 /*
  * spinlock.h - spin locks and fences of the data path, and their annotations for the thread sanitizer.
  *
- * No system call that may block is made with a spin lock held. The order of locks is in verbs/device.h.
+ * No system call that may block is made with a spin lock held. The order of locks is in object/device.h.
  */
 #ifndef SOFT_IPC_SPINLOCK_H
 #define SOFT_IPC_SPINLOCK_H

@@ -13,7 +13,7 @@
 
 #include "base/uncancelled.h"
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 
 int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp) {
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.ptr = qp};

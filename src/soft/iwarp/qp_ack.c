@@ -8,7 +8,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end) {
     if ((int32_t)(end - ld(qp->tx_acked)) > 0)

@@ -19,13 +19,13 @@
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/qp_transmit.h"
+#include "soft/object/async_event.h"
+#include "soft/object/attention.h"
 #include "soft/object/profile.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/responder.h"
-#include "soft/verbs/device.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define READ_AWAY_NS 1000000000u
 

@@ -15,10 +15,10 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_receive.h"
+#include "soft/object/device.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
-#include "soft/verbs/device_state.h"
 
 /* ---- nothing moves --------------------------------------------------------------------------------------- */
 

@@ -16,10 +16,10 @@
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/rc/qp_timer.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/verbs/cq_sleep.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define HOT_NS 1000000u
 #define CROWD_NS 100000000u

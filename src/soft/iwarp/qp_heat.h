@@ -19,8 +19,8 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 /* So many hot queue pairs are read in every poll, which is faster for each than asking the set first. */
 #define SOFT_TCP_DIRECT 4u

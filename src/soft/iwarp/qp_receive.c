@@ -24,18 +24,16 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/rc/order.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
+#include "soft/rc/window.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/mw.h"
-#include "soft/verbs/post_recv.h"
-#include "soft/verbs/qp.h"
-#include "soft/verbs/srq.h"
+#include "soft/object/cq.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
+#include "soft/object/srq.h"
 
 /* ---- messages into receives ------------------------------------------------------------------------------ */
 

@@ -24,13 +24,13 @@
 #include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_transmit.h"
+#include "soft/object/attention.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/mr.h"
+#include "soft/object/cq.h"
+#include "soft/object/mr.h"
 
 #define SENT_MS 20000u /* TCP tries at least so long to send */
 #define INSIDE_NS 20000000000ull

@@ -27,7 +27,7 @@
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/stream.h"
 #include "soft/iwarp/tx.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 struct sink;
 struct soft_mr;

@@ -27,8 +27,8 @@
 #include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
 #include "soft/soft.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 
 /* ---- work requests --------------------------------------------------------------------------------------- */
 

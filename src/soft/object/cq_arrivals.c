@@ -11,7 +11,7 @@
 #include <emmintrin.h>
 #endif
 
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 /* ---- reading ------------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@
 
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 
 #define SOFT_TOLD_WORDS 8u /* of a line */
 #define SOFT_TOLD_WORD 4u  /* QPs in a word */

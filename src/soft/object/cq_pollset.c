@@ -18,8 +18,8 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/object/cq_arrivals.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 #define HOT_MIN 8 /* up to this many QPs are always hot */
 

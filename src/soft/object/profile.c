@@ -12,9 +12,8 @@
 
 #include "soft/fault/inject.h"
 #include "soft/object/ring.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 #define SPECIFIED                                                                                  \
     .tells_target_access = true, .tells_target_request = true, .reset_to_err = true,               \

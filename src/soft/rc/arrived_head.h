@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "soft/object/ring.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 struct arrived_head { /* private copy of a slot's head */
     uint32_t ack, imm;

@@ -13,17 +13,19 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/object/async_event.h"
+#include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/profile.h"
+#include "soft/object/recv_queue.h"
 #include "soft/object/ring.h"
+#include "soft/object/srq.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
 #include "soft/rc/rkey_fence.h"
-#include "soft/verbs/device.h"
-#include "soft/verbs/post_recv.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 /* ---- error state -------------------------------------------------------------------------------- */
 

@@ -19,8 +19,8 @@
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
 #include "soft/soft.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 
 bool soft_share(struct ibv_qp *ibqp, const struct ibv_mr *ibmr, const void *addr, uint64_t bytes,
                 uint32_t *region, uint64_t *at) {

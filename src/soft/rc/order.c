@@ -12,10 +12,12 @@
 #include <string.h>
 
 #include "base/settings.h"
+#include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/cq_arrivals.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/ring.h"
 #include "soft/rc/completer.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 
 _Atomic unsigned soft_order_count;

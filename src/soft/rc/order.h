@@ -22,7 +22,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/progress.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 /* Queue pairs of this process that keep the order. */
 extern _Atomic unsigned soft_order_count;

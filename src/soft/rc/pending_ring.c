@@ -11,8 +11,9 @@
 #include "soft/cm/agreed.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define PENDING_RINGS_MAX 8u
 

@@ -24,7 +24,7 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/rkey_reach.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define LATE_NS 10000000u /* who keeps a thread waiting for so long gets no other one meanwhile */
 #define CALL_WAIT_NS                                                                               \

@@ -18,9 +18,9 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
-#include "soft/verbs/srq.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
+#include "soft/object/srq.h"
 
 #define SOFT_LOOK_EVERY 64   /* empty polls between looks at what is seldom there */
 #define SOFT_KICK_AFTER 2048 /* and before a peer is rung that does not answer */
@@ -77,13 +77,6 @@ static inline bool note_ack(struct soft_qp *qp, uint32_t ack) {
     soft_tsan_observe(qp->ibv.qp_num); /* it may have come since the lock was taken */
     st(qp->tx_acked, ack);
     return true;
-}
-
-/* Something needs the lock that the peer says nothing of: pollers look, also where they listen (cq_arrivals.h). */
-static inline void soft_qp_attend(struct soft_qp *qp) {
-    st(qp->attention, true);
-    st(soft_cq_of(qp->own_recv_cq)->called, true);
-    st(soft_cq_of(qp->own_send_cq)->called, true);
 }
 
 static inline bool arrived(struct soft_qp *qp, struct soft_ring *ring) {

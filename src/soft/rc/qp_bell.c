@@ -23,9 +23,10 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 struct bell_msg {
     uint32_t from_qpn, to_qpn;

@@ -18,12 +18,13 @@
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/attention.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/ud/ud.h"
-#include "soft/verbs/qp.h"
-#include "soft/verbs/qp_iwarp.h"
+#include "soft/object/qp.h"
 
 #define TICK_NS 1000000u
 #define TICK_SLOW 10
@@ -32,24 +33,7 @@
 #define NO_PEER_TIMEOUT_NS_MAX 10000000000ull
 #define UNRELIABLE_PATIENCE_NS 200000000u
 
-static _Atomic bool wanted;
 static struct soft_timer timer;
-
-/* The wish is stored before the look whether a tick is coming: one that saw no wish has taken `wanted` back by then. */
-void soft_qp_timer_want(void) {
-    soft_fence();
-    if (!atomic_load_explicit(&wanted, memory_order_relaxed) && !atomic_exchange(&wanted, true))
-        soft_engine_wake();
-}
-
-/* min_rnr_timer in nanoseconds: the encoding of the InfiniBand specification, table 45. */
-uint64_t soft_rnr_ns(unsigned code) {
-    static const uint32_t us10[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
-                                      16,    24,   32,   48,    64,    96,    128,   192,
-                                      256,   384,  512,  768,   1024,  1536,  2048,  3072,
-                                      4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
-    return us10[code & 31] * 10000ull;
-}
 
 /* qp->lock. True when the head send has to die. */
 static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
@@ -118,10 +102,21 @@ static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     return again;
 }
 
+/*
+ * A queue pair that falls, by the peer's doing or its own, is in ERR at once; its receives come back when the
+ * kernel's thread for the connection comes to it, or it is destroyed. Only modify_qp() flushes before it returns.
+ */
+void soft_iwarp_flush(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    qp->flush_late = false;
+    spin_unlock(&qp->lock);
+    soft_qp_progress(qp);
+}
+
 static void on_tick(struct soft_timer *t) {
     uint64_t now = soft_now_ns();
     bool again = false, any = false;
-    atomic_store(&wanted, false);
+    atomic_store(&soft_qp_timer_wanted, false);
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
@@ -136,24 +131,24 @@ static void on_tick(struct soft_timer *t) {
             }
         }
     if (any)
-        atomic_store(&wanted, true);
-    if (atomic_load(&wanted))
+        atomic_store(&soft_qp_timer_wanted, true);
+    if (atomic_load(&soft_qp_timer_wanted))
         soft_timer_arm(t, now + (again ? TICK_NS : TICK_SLOW * TICK_NS), on_tick);
 }
 
 void soft_qp_timer_if_wanted(void) {
-    if (atomic_load_explicit(&wanted, memory_order_relaxed) && timer.due_ns == 0)
+    if (atomic_load_explicit(&soft_qp_timer_wanted, memory_order_relaxed) && timer.due_ns == 0)
         soft_timer_arm(&timer, soft_now_ns() + TICK_NS, on_tick);
 }
 
 void soft_qp_timer_forked(void) {
     timer = (struct soft_timer){0};
-    atomic_store(&wanted, false);
+    atomic_store(&soft_qp_timer_wanted, false);
 }
 
 void soft_qp_timer_stop(void) {
     soft_timer_cancel(&timer);
-    atomic_store(&wanted, false);
+    atomic_store(&soft_qp_timer_wanted, false);
 }
 
 /*

@@ -15,10 +15,9 @@ struct soft_qp;
 /* One of many empty polls in a row, or what was taken is not told: lazy ack, kick; no lock. */
 void soft_qp_idle(struct soft_qp *qp);
 void soft_qp_timer_if_wanted(void);
-void soft_qp_timer_want(void);
 void soft_qp_timer_stop(void);
+void soft_iwarp_flush(struct soft_qp *qp); /* the receives of one that is like iWARP and fell */
 /* This process is a fork's child: the timer is in no list of its own, and nothing wants it. */
 void soft_qp_timer_forked(void);
-uint64_t soft_rnr_ns(unsigned code); /* min_rnr_timer in nanoseconds */
 
 #endif

@@ -37,8 +37,8 @@
 #include "soft/rc/rkey_reach.h"
 #include "soft/rc/slot.h"
 #include "soft/rc/store_ordered.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 
 /* ---- mapped path -------------------------------------------------------------------------------- */
 

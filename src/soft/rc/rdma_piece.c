@@ -16,7 +16,7 @@
 #include "soft/rc/process_copy.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/store_ordered.h"
-#include "soft/verbs/mr.h"
+#include "soft/object/mr.h"
 
 /* Bytes at .. at + n of the local buffers. 0: a key is not good, or they are shorter. */
 static unsigned local_piece(const struct soft_qp *qp, const struct soft_wqe *wqe,

@@ -13,7 +13,7 @@
 
 #include "soft/object/ring.h"
 #include "soft/rc/rkey_reach.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define SOFT_TOUCH_PIECE                                                                           \
     (1u << 20) /* bytes copied in one stay in the target's memory: about 0.1 ms */

@@ -20,8 +20,8 @@
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp_numbers.h"
 
 #define REGION_WRITABLE 1u
 struct region_msg {

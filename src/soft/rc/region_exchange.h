@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * region_exchange.h - how processes of one user map each other's regions: the memory that its owner registers from
- * (verbs/mr.h), of which a peer is told with a descriptor.
+ * (object/mr.h), of which a peer is told with a descriptor.
  *
  * Control lock for all of it. Owner: the engine.
  */

@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "soft/ipc/spinlock.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 struct soft_peer_region;
 

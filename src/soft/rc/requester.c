@@ -22,17 +22,19 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/described.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/slot.h"
+#include "soft/rc/window.h"
 #include "soft/ud/ud.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/mw.h"
-#include "soft/verbs/qp.h"
-#include "soft/verbs/qp_iwarp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
 
@@ -272,6 +274,17 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
     return qp->ud ? soft_ud_send(qp, wqe, sge, inlined) : transmit_uc(qp, ring, wqe, sge, inlined);
 }
 
+/* qp->lock. MPA's listener sends no frame before it has one: on a real one the dialer may take it for a part of the answer. */
+static __attribute__((noinline)) bool may_speak(struct soft_qp *qp) {
+    const struct soft_ring *rx = ld(qp->rx);
+    if (!qp->second)
+        return true;
+    qp->second = ld(qp->rx_pos) == 0 && (!rx || ld(rx->tx.touching) == 0);
+    if (qp->second)
+        soft_qp_fail(qp);
+    return !qp->second;
+}
+
 void soft_requester(struct soft_qp *qp) {
     spin_assert_held(&qp->lock);
     struct soft_ring *ring = ld(qp->tx);
@@ -282,7 +295,7 @@ void soft_requester(struct soft_qp *qp) {
     }
     if (qp->state != IBV_QPS_RTS || qp->sq_broken)
         return;
-    if (qp->iwarp && (qp->stuck || (qp->sq_next != qp->sq_tail && !soft_iwarp_may_speak(qp))))
+    if (qp->iwarp && (qp->stuck || (qp->sq_next != qp->sq_tail && !may_speak(qp))))
         return;
     while (qp->sq_next != qp->sq_tail) {
         struct soft_wqe *wqe = wqe_at(qp, qp->sq_next);

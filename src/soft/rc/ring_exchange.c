@@ -30,17 +30,19 @@
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/object/attention.h"
+#include "soft/object/device.h"
+#include "soft/object/keys.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/region_exchange.h"
 #include "soft/rc/rkey_cache.h"
-#include "soft/ud/ud.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/device_state.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 
 struct link_msg {
     uint32_t from_qpn, to_qpn;
@@ -288,9 +290,6 @@ void soft_ring_exchange_put_fences(struct soft_peer *peer) {
             spin_lock(&qp->lock);
             if (qp->link_peer == peer)
                 qp->fence_free = false;
-            for (unsigned w = 0; qp->ud && w < qp->ud->way_count; w++)
-                if (qp->ud->way[w]->peer == peer)
-                    qp->ud->way[w]->fence_free = false;
             spin_unlock(&qp->lock);
         }
 }

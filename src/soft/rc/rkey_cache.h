@@ -18,7 +18,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 /* The place for these bytes, NULL: look it up. The requester has said that it is inside. */
 static inline uint8_t *rkey_cache_hit(const struct soft_qp *qp, uint64_t at, uint32_t rkey,

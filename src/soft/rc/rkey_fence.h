@@ -11,13 +11,7 @@
 
 struct soft_pd;
 struct soft_qp;
-
-/* A thread waits for the peer to leave memory here. */
-struct soft_rkey_wait {
-    uint32_t seen;     /* the value of the peer's word then, 0: no wait */
-    uint32_t rkey;     /* of the window that was taken back, if it is one */
-    uint64_t since_ns; /* 0: not asked yet */
-};
+struct soft_rkey_wait;
 
 /*
  * No peer is inside memory that it reached through this QP, or through any of pd's QPs. Both wait, a bounded

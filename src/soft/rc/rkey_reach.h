@@ -22,7 +22,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/rdma.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 enum rkey_reach { REACH_MAPPED, REACH_PROCESS, REACH_RING, REACH_REFUSED };
 

@@ -15,9 +15,8 @@
 #include "soft/object/ring.h"
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/post_recv.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 
 enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
                                  const uint8_t *from, uint64_t bytes) {

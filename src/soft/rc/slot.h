@@ -19,7 +19,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 struct soft_writer {
     struct soft_ring *ring;

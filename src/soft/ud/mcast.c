@@ -33,8 +33,8 @@
 #include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
-#include "soft/verbs/device.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/device.h"
+#include "soft/object/qp.h"
 
 #define NAMES 128
 #define KNOWN_NS 100000000u /* answers are waited for so long */

@@ -10,7 +10,7 @@
 
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/ud/ud.h"
+#include "soft/object/profile.h"
 
 #define GROUPS_MAX 256
 #define GROUPS_OWN 64 /* kept free for our own */

@@ -42,8 +42,7 @@ struct soft_wqe;
 #define SOFT_UD_INS 256      /* rings a QP reads */
 #define SOFT_UD_INS_PEER 128 /* of one process */
 #define SOFT_UD_WANTED 32
-#define SOFT_UD_GROUPS 16   /* multicast groups of one QP */
-#define SOFT_UD_MEMBERS 128 /* members of a group, on this host */
+#define SOFT_UD_GROUPS 16 /* multicast groups of one QP */
 #define SOFT_UD_MULTICAST_QPN 0xffffffu
 
 /* head.flags */

@@ -27,13 +27,14 @@
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_way.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 #define NAMES_NS 1000000000ull /* how long destroying a QP waits for its last datagrams' way */
 
@@ -253,6 +254,18 @@ void soft_ud_on_peer_gone(struct soft_peer *peer) {
         for (unsigned i = 0; i < ud->way_count; i++)
             if (ud->way[i]->peer == peer && ud->way[i]->ring)
                 soft_ud_way_lost(ud, ud->way[i]);
+    }
+}
+
+/* A thread that is using a QP holds the QP's lock: it is done when this has taken that lock. */
+void soft_ud_put_fences(struct soft_peer *peer) {
+    struct soft_ud *ud;
+    cds_list_for_each_entry(ud, &all, link) {
+        spin_lock(&ud->qp->lock);
+        for (unsigned i = 0; i < ud->way_count; i++)
+            if (ud->way[i]->peer == peer)
+                ud->way[i]->fence_free = false;
+        spin_unlock(&ud->qp->lock);
     }
 }
 

@@ -21,6 +21,8 @@ bool soft_ud_in_group(struct soft_qp *qp);
 void soft_ud_on_message(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                         int fd);
 void soft_ud_on_peer_gone(struct soft_peer *peer);
+/* What the peer does is looked at with fences from now on. */
+void soft_ud_put_fences(struct soft_peer *peer);
 void soft_ud_on_bell(struct soft_peer *peer);
 void soft_ud_if_wanted(void); /* engine thread, every turn */
 void soft_ud_want(void);      /* any thread: some QP has wanted numbers */

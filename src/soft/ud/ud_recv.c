@@ -14,15 +14,13 @@
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/object/ring.h"
+#include "soft/object/device.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/responder.h"
 #include "soft/rc/scatter.h"
 #include "soft/ud/ud.h"
-#include "soft/verbs/device_state.h"
-#include "soft/verbs/post_recv.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #define BUDGET 64 /* datagrams of one ring in a row: the others have their turn */
 #define NEXT_HEADER 0x1b

@@ -6,7 +6,7 @@
  * go nowhere else: one to another host is refused. Constant once made.
  */
 #define _GNU_SOURCE
-#include "soft/verbs/ah.h"
+#include "soft/object/ah.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -19,8 +19,9 @@
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast.h"
-#include "soft/verbs/device.h"
-#include "soft/verbs/mr.h"
+#include "soft/object/device.h"
+#include "soft/object/mr.h"
+#include "soft/verbs/ah.h"
 
 #define GIDS_MAX 16
 

@@ -1,27 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * ah.h - address handles: two addresses and what else a GRH has. Constant once made.
+ * ah.h - which addresses datagrams and connections without rdma_cm reach.
  */
 #ifndef SOFT_VERBS_AH_H
 #define SOFT_VERBS_AH_H
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
-#include <stdint.h>
-
-/* Address handle: the addresses are copied into the work request that names it. */
-struct soft_ah {
-    struct ibv_ah ibv;
-    uint8_t zero[64];
-    uint32_t generation;
-    union ibv_gid sgid, dgid;
-    uint32_t tclass_flow; /* as in a GRH */
-    uint8_t hop_limit, sl;
-};
 
 /* A multicast group, or an address that this host has now. Without a connection of rdma_cm nothing goes elsewhere. */
 bool soft_gid_is_reached(const union ibv_gid *gid);
-
-#define soft_ah_of(p) ((struct soft_ah *)(p))
 
 #endif

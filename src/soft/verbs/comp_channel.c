@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * comp_channel.c - completion channels: CQs that fired, in a queue behind a counting eventfd.
+ * comp_channel.c - completion channels: creation and destruction, and fetching the events.
  *
  * Owner: the channel's lock. A CQ is in the queue at most once for each time it was armed.
  */
 #define _GNU_SOURCE
-#include "soft/verbs/comp_channel.h"
+#include "soft/object/comp_channel.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -18,7 +18,8 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/token.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
+#include "soft/object/device.h"
 #include "soft/verbs/device.h"
 
 struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {
@@ -70,28 +71,6 @@ int soft_destroy_comp_channel(struct ibv_comp_channel *ibchannel) {
     return 0;
 }
 
-void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *cq) {
-    UNCANCELLED;
-    pthread_mutex_lock(&channel->lock);
-    if (channel->count == channel->capacity) {
-        struct soft_cq **queue = calloc(2 * channel->capacity, sizeof *queue);
-        if (!queue) { /* the event is lost only if memory is: poll still finds the completion */
-            pthread_mutex_unlock(&channel->lock);
-            return;
-        }
-        for (unsigned i = 0; i < channel->count; i++)
-            queue[i] = channel->queue[(channel->head + i) % channel->capacity];
-        free(channel->queue);
-        channel->queue = queue;
-        channel->head = 0;
-        channel->capacity *= 2;
-    }
-    channel->queue[(channel->head + channel->count++) % channel->capacity] = cq;
-    uint64_t one = 1;
-    (void)!write(channel->ibv.fd, &one, sizeof one);
-    pthread_mutex_unlock(&channel->lock);
-}
-
 int soft_get_cq_event(struct ibv_comp_channel *ibchannel, struct ibv_cq **cq, void **cq_context) {
     UNCANCELLED;
     struct soft_comp_channel *channel = soft_comp_channel_of(ibchannel);
@@ -124,25 +103,4 @@ void soft_ack_cq_events(struct ibv_cq *cq, unsigned int n) {
     cq->comp_events_completed += n;
     pthread_cond_broadcast(&cq->cond);
     pthread_mutex_unlock(&cq->mutex);
-}
-
-/* Drops the CQ's events that were not fetched, with their tokens. */
-unsigned soft_comp_channel_forget(struct soft_comp_channel *channel, struct soft_cq *cq) {
-    pthread_mutex_lock(&channel->lock);
-    unsigned kept = 0, count = channel->count;
-    for (unsigned i = 0; i < count; i++) {
-        struct soft_cq *at = channel->queue[(channel->head + i) % channel->capacity];
-        if (at != cq)
-            channel->queue[(channel->head + kept++) % channel->capacity] = at;
-    }
-    channel->count = kept;
-    for (unsigned i = kept; i < count; i++) {
-        uint64_t token;
-        struct iovec iov = {.iov_base = &token, .iov_len = sizeof token};
-        (void)!preadv2(channel->ibv.fd, &iov, 1, -1, RWF_NOWAIT);
-    }
-    channel->ibv.refcnt--;
-    unsigned fetched = cq->fetched;
-    pthread_mutex_unlock(&channel->lock);
-    return fetched;
 }

@@ -15,8 +15,8 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/device.h"
+#include "soft/object/cq.h"
+#include "soft/object/device.h"
 #include "soft/verbs/internal.h"
 
 #define CLOCK_KHZ 1000000 /* completions are stamped in nanoseconds */

@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq.c - completion queues: creation, arming and firing, and the ring of completions that could not
- * go straight into a poller's array. Polling is in poll.c, the list of the CQ's QPs in cq_pollset.c.
- *
- * Owner: the ring lock for the ring; the armed word is atomic.
+ * cq.c - completion queues: creation and destruction. What is done with them meanwhile is object/cq.c and poll.c.
  */
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,10 +15,12 @@
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
+#include "soft/object/async_event.h"
 #include "soft/object/profile.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
-#include "soft/verbs/comp_channel.h"
+#include "soft/object/comp_channel.h"
+#include "soft/object/device.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
 
@@ -74,17 +73,6 @@ void soft_cq_any_order(struct ibv_cq *cq) {
     soft_cq_of(cq)->any_order = true;
 }
 
-uint32_t soft_armed_count(uint32_t armed) {
-    return armed & SOFT_ARMED_WITH_BELLS ? 1 + SOFT_ARMED_BELLS : 1;
-}
-
-bool soft_cq_disarm(struct soft_cq *cq) {
-    uint32_t armed = atomic_exchange(&cq->armed, 0);
-    if (armed != 0)
-        atomic_fetch_sub(&soft_shm_page->cq[cq->shm_index].armed, soft_armed_count(armed));
-    return armed != 0;
-}
-
 int soft_destroy_cq(struct ibv_cq *ibcq) {
     UNCANCELLED;
     struct soft_cq *cq = soft_cq_of(ibcq);
@@ -116,65 +104,4 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     free(cq->ring);
     free(cq);
     return 0;
-}
-
-void soft_cq_signal(struct soft_cq *cq, bool solicited) {
-    uint32_t armed = atomic_load(&cq->armed);
-    if (armed == 0 || ((armed & SOFT_ARMED_SOLICITED) && !solicited) || !cq->ibv.channel)
-        return;
-    if (!soft_cq_disarm(cq))
-        return;
-    st(cq->untold, false);
-    soft_comp_channel_push(soft_comp_channel_of(cq->ibv.channel), cq);
-}
-
-bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited) {
-    spin_lock(&cq->ring_lock);
-    uint32_t count = ld(cq->ring_count);
-    ASSERT(count <= cq->ring_capacity && cq->ring_head < cq->ring_capacity);
-    bool ok = count < cq->ring_capacity;
-    if (ok) {
-        uint32_t at = cq->ring_head + count;
-        cq->ring[at >= cq->ring_capacity ? at - cq->ring_capacity : at] = *wc;
-        atomic_store_explicit(&cq->ring_count, count + 1, memory_order_release);
-        st(cq->untold, true); /* until it fires */
-    }
-    spin_unlock(&cq->ring_lock);
-    soft_fence(); /* partner: notify.c, soft_req_notify_cq(), which looks at the ring when it has armed */
-    if (ok)
-        soft_cq_signal(cq, solicited);
-    return ok;
-}
-
-/* More completions than it was made for: the application asked for too small a CQ. */
-void soft_cq_overrun(struct soft_cq *cq) {
-    if (!atomic_exchange(&cq->dead, true))
-        soft_async_event(cq->ibv.context, IBV_EVENT_CQ_ERR, &cq->ibv);
-}
-
-bool soft_cq_wait(struct soft_cq *cq, soft_spin *lock) {
-    if (soft_spin_wait_briefly(lock))
-        return true;
-    if (atomic_load(&cq->armed) == 0)
-        return false;
-    soft_spin_wait(lock);
-    return true;
-}
-
-/* Takes up to ne completions out of the ring. */
-int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    int n = 0;
-    if (!soft_cq_lock(cq, &cq->ring_lock))
-        return -1;
-    uint32_t count = ld(cq->ring_count);
-    while (n < ne && count) {
-        wc[n++] = cq->ring[cq->ring_head];
-        cq->ring_head = cq->ring_head + 1 == cq->ring_capacity ? 0 : cq->ring_head + 1;
-        count--;
-    }
-    st(cq->ring_count, count);
-    if (count == 0)
-        st(cq->untold, false);
-    spin_unlock(&cq->ring_lock);
-    return n;
 }

@@ -19,10 +19,10 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/soft.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/device.h"
+#include "soft/object/cq.h"
+#include "soft/object/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 struct soft_reader {
     soft_spin lock;

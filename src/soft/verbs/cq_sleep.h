@@ -16,8 +16,8 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 /* A thread reads its socket when something comes. The listener's end before its first frame: the CM has to hear of that. */
 static inline bool soft_tcp_has_sleeper(const struct soft_qp *qp) {

@@ -11,7 +11,7 @@
  * Owner: control lock for the tables' changes; lookups are lock-free.
  */
 #define _GNU_SOURCE
-#include "soft/verbs/mr.h"
+#include "soft/object/mr.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,11 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/async_event.h"
+#include "soft/object/keys.h"
+#include "soft/object/mw.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/process_copy.h"
@@ -40,15 +44,13 @@
 #include "soft/rc/requester.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
+#include "soft/object/device.h"
 #include "soft/verbs/device.h"
+#include "soft/verbs/mr.h"
 #include "soft/verbs/mr_index.h"
 #include "soft/verbs/mr_mapped.h"
-#include "soft/verbs/mw.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
-struct soft_region soft_regions[SOFT_MAX_REGIONS];
-struct soft_mr *_Atomic soft_mr_table[SOFT_MAX_MR];
-_Atomic uint32_t soft_mr_epoch;
 static uint32_t region_serial;
 
 struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
@@ -84,55 +86,6 @@ int soft_dealloc_pd(struct ibv_pd *ibpd) {
     atomic_fetch_sub(&soft_context_of(ibpd->context)->users, 1);
     free(pd);
     return 0;
-}
-
-/* ---- the key table that peers of this uid see -------------------------------------------------- */
-
-struct soft_key *soft_keys;
-uid_t soft_keys_uid;
-static int keys_fd = -1;
-
-/* Made once, kept as long as the process: control lock. */
-int soft_keys_fd(void) {
-    if (keys_fd >= 0)
-        return keys_fd;
-    int fd = memory_file_create("sluice-keys", SOFT_KEYS_BYTES, 0);
-    if (fd < 0)
-        return -1;
-    void *keys = mmap(NULL, SOFT_KEYS_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (keys == MAP_FAILED ||
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)) {
-        if (keys != MAP_FAILED)
-            munmap(keys, SOFT_KEYS_BYTES);
-        close(fd);
-        return -1;
-    }
-    soft_keys = keys;
-    soft_keys_uid = geteuid();
-    keys_fd = fd;
-    return fd;
-}
-
-/* Shows (or, with key 0, takes back) an entry, which is the caller's. */
-void soft_key_publish(const struct soft_mr *mr, uint32_t key) {
-    if (!soft_keys)
-        return; /* peers then go through the ring */
-    struct soft_key *at = &soft_keys[mr->index];
-    uint32_t version = ld(at->version);
-    st(at->version, version + 1);
-    soft_fence_release(); /* partner: the acquire fence in rkey_reach_read() */
-    if (key) {
-        at->access = (mr->window ? SOFT_KEY_WINDOW : 0) | (uint32_t)mr->access;
-        at->start = mr->start;
-        at->length = mr->end - mr->start;
-        at->offset = mr->region >= 0 ? mr->region_offset : mr->start + (uint64_t)mr->shift;
-        at->region = mr->region;
-        at->serial = mr->region >= 0 ? soft_regions[mr->region].serial : 0;
-        at->pd = soft_pd_of(mr->window ? mr->window->ibv.pd : mr->ibv.pd)->number;
-        at->qpn = mr->window ? ld(mr->window->qp)->ibv.qp_num : 0;
-    }
-    atomic_store_explicit(&at->key, key, memory_order_release);
-    atomic_store_explicit(&at->version, version + 2, memory_order_release);
 }
 
 /* ---- memory regions ---------------------------------------------------------------------------- */
@@ -321,16 +274,6 @@ void soft_mr_remove(struct soft_mr *mr) {
     soft_mr_withdraw(mr);
 }
 
-/* A window's inside has no PD, so that its key never passes for an lkey. */
-struct soft_mr *soft_mr_find_remote(uint32_t key, struct soft_qp *qp) {
-    struct soft_mr *mr = atomic_load_explicit(&soft_mr_table[key >> 16], memory_order_acquire);
-    if (!mr || atomic_load_explicit(&mr->key, memory_order_acquire) != key)
-        return NULL;
-    if (mr->window)
-        return ld(mr->window->qp) == qp ? mr : NULL;
-    return mr->ibv.pd == qp->ibv.pd ? mr : NULL;
-}
-
 int soft_dereg_mr(struct ibv_mr *ibmr) {
     UNCANCELLED;
     struct soft_mr *mr = soft_mr_of(ibmr);
@@ -345,10 +288,6 @@ int soft_dereg_mr(struct ibv_mr *ibmr) {
     free(mr);
     return 0;
 }
-
-#ifndef MADV_POPULATE_READ
-#define MADV_POPULATE_READ 22 /* Linux 5.14 */
-#endif
 
 /* ---- memory that peers map --------------------------------------------------------------------- */
 
@@ -420,21 +359,6 @@ static void *mem_alloc(size_t bytes, unsigned page_flags) {
     return addr;
 }
 
-/* On kernels before 5.14. What else of it the program uses, or must not use now, is not looked at. */
-static __attribute__((no_sanitize("address"), no_sanitize("thread"))) void
-touch(const volatile uint8_t *at, const uint8_t *end) {
-    for (; at < end; at += 4096)
-        (void)*at;
-}
-
-void soft_region_make_part(struct soft_region *region, uint64_t part) {
-    uint64_t at = part * SOFT_MADE_BYTES, left = region->bytes - at;
-    uint64_t bytes = left < SOFT_MADE_BYTES ? left : SOFT_MADE_BYTES;
-    if (madvise(region->addr + at, bytes, MADV_POPULATE_READ) != 0)
-        touch(region->addr + at, region->addr + at + bytes);
-    atomic_fetch_or_explicit(&region->made[part / 64], 1ull << part % 64, memory_order_relaxed);
-}
-
 void *soft_mem_alloc(size_t bytes) {
     UNCANCELLED;
     return mem_alloc(bytes, 0);
@@ -463,10 +387,7 @@ void soft_mem_free(void *addr, size_t bytes) {
 }
 
 void soft_mr_forked(void) {
-    if (keys_fd >= 0)
-        close(keys_fd);
-    keys_fd = -1;
-    soft_keys = NULL;
+    soft_keys_forked();
     memset((void *)soft_mr_table, 0, sizeof soft_mr_table);
     soft_mr_index_forked();
     for (int i = 0; i < SOFT_MAX_REGIONS; i++)

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <sys/random.h>
 
-#include "soft/verbs/mr.h"
+#include "soft/object/mr.h"
 
 #define LIMIT_FIRST 4096u
 #define TRIES 32u /* of a random place, before the next free one must do */

@@ -22,7 +22,6 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_heat.h"
-#include "soft/object/cq_arrivals.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
@@ -30,15 +29,12 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/slot.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/mr.h"
 #include "soft/verbs/poll_in_order.h"
 #include "soft/verbs/poll_many.h"
-#include "soft/verbs/post_recv.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 #include "soft/verbs/receive_short.h"
-#include "soft/verbs/srq.h"
 
 #define COLD_PER_POLL 4u
 #define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards */

@@ -8,8 +8,8 @@
 #include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 #include "soft/verbs/receive_short.h"
 
 /* The next message's acknowledgement counts before the message. False: it may not be taken now. */

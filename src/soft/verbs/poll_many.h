@@ -12,8 +12,8 @@
 #include "soft/object/ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 /* Serves hot queue pairs that have something, where there are more than SOFT_MANY hot ones. */
 int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne);

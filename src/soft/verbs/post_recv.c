@@ -11,10 +11,10 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/attention.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
-#include "soft/verbs/cq.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 int soft_recv_push(struct soft_recv_queue *rq, struct ibv_recv_wr **at) {
     uint32_t tail = rq->tail, end = rq->head + rq->max_wr;

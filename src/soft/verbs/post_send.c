@@ -14,10 +14,10 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/attention.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/object/profile.h"
 #include "soft/object/ring.h"
@@ -25,19 +25,18 @@
 #include "soft/rc/described.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/rc/slot.h"
 #include "soft/ud/ud.h"
-#include "soft/verbs/ah.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/ah.h"
+#include "soft/object/cq.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/mr.h"
+#include "soft/object/mr.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/post_short.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 

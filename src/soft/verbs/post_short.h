@@ -17,7 +17,7 @@
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/slot.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 /* Stores what must be remembered of a request that is on its way. */
 static inline void store_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,

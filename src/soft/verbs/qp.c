@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * qp.c - queue pairs: numbers, creation, destruction. Their transitions are qp_modify.c's.
+ * qp.c - queue pairs: creation, destruction. Their transitions are qp_modify.c's, their numbers object/qp_numbers.c's.
  *
- * A number is block << 10 | index: the block's abstract name leads other processes to this one.
- * Numbers are handed out round robin, so that one is not used again soon after its QP died.
- *
- * Owner: control lock for the number table and links; the QP's lock for everything the data path sees.
+ * Owner: control lock for numbers and links; the QP's lock for everything the data path sees.
  */
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,112 +20,31 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/async_event.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/order.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/qp_bell.h"
+#include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/rc/rkey_fence.h"
+#include "soft/rc/window.h"
 #include "soft/soft.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
+#include "soft/object/device.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/mw.h"
-#include "soft/verbs/qp_iwarp.h"
+#include "soft/object/mr.h"
+#include "soft/verbs/qp.h"
 #include "soft/verbs/qp_queues.h"
-#include "soft/verbs/srq.h"
-
-struct soft_qp_block *soft_qp_blocks[SOFT_MAX_QP_BLOCKS];
-unsigned soft_qp_block_count;
-
-/* ---- numbers ------------------------------------------------------------------------------------ */
-
-static int number_take(struct soft_qp *qp) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++) {
-        struct soft_qp_block *block = soft_qp_blocks[b];
-        for (unsigned n = 0; n < SOFT_QP_BLOCK; n++) {
-            uint32_t i = block->next++ % SOFT_QP_BLOCK;
-            if (!ld(block->qps[i])) {
-                qp->fault.serial = soft_fault_qp_serial();
-                st(block->qps[i], qp);
-                qp->own_qpn = qp->ibv.qp_num = block->block * SOFT_QP_BLOCK + i;
-                return 0;
-            }
-        }
-    }
-    if (soft_qp_block_count == SOFT_MAX_QP_BLOCKS)
-        return ENOMEM;
-    struct soft_qp_block *block = calloc(1, sizeof *block);
-    if (!block)
-        return ENOMEM;
-    int rc = soft_qpn_directory_claim(&block->block);
-    if (rc != 0) {
-        free(block);
-        return rc == -EAGAIN ? number_take(qp) : -rc;
-    }
-    soft_qp_blocks[soft_qp_block_count++] = block;
-    return number_take(qp);
-}
-
-static void number_return(struct soft_qp *qp) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        if (soft_qp_blocks[b]->block == qp->ibv.qp_num / SOFT_QP_BLOCK)
-            st(soft_qp_blocks[b]->qps[qp->ibv.qp_num % SOFT_QP_BLOCK], NULL);
-}
-
-struct soft_qp *soft_qp_find(uint32_t qpn) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        if (soft_qp_blocks[b]->block == qpn / SOFT_QP_BLOCK)
-            return ld(soft_qp_blocks[b]->qps[qpn % SOFT_QP_BLOCK]);
-    return NULL;
-}
-
-_Static_assert(SOFT_MAX_QP_BLOCKS *SOFT_QP_BLOCK == SOFT_SHM_PAGE_QPS, "each has its place");
-
-uint32_t soft_qp_place(uint32_t qpn) {
-    unsigned b = 0;
-    while (b + 1 < soft_qp_block_count && soft_qp_blocks[b]->block != qpn / SOFT_QP_BLOCK)
-        b++;
-    return b * SOFT_QP_BLOCK + qpn % SOFT_QP_BLOCK;
-}
-
-/* The blocks' names belong to the engine; without it the numbers are void. Control lock. */
-void soft_qp_numbers_reset(void) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        free(soft_qp_blocks[b]);
-    soft_qp_block_count = 0;
-}
-
-void soft_qp_forked(void) {
-    soft_qp_block_count = 0;
-    soft_order_forked();
-}
-
-void soft_qp_each(void (*then)(struct soft_qp *qp)) {
-    for (unsigned b = 0; b < soft_qp_block_count; b++)
-        for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
-            struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
-            if (qp)
-                then(qp);
-        }
-}
-
-static void pass_lock(struct soft_qp *qp) {
-    spin_lock(&qp->lock);
-    spin_unlock(&qp->lock);
-}
-
-/* Every lock holder of before is gone once each lock was free or taken anew. */
-void soft_qp_quiesce(void) {
-    soft_qp_each(pass_lock);
-}
+#include "soft/object/srq.h"
 
 static struct soft_told told_to_nobody; /* of those without a ring */
 
@@ -223,9 +139,11 @@ struct ibv_qp *soft_create_qp(struct ibv_pd *ibpd, struct ibv_qp_init_attr *attr
     qp->generation = soft_generation_now;
     qp->told = &told_to_nobody;
     soft_lock();
-    err = number_take(qp);
-    if (!err)
+    err = soft_qp_number_take(qp);
+    if (!err) {
+        qp->fault.serial = soft_fault_qp_serial();
         soft_ud_register(qp);
+    }
     soft_unlock();
     if (err)
         goto free_queues;
@@ -247,7 +165,7 @@ remove_recv:
     soft_cq_pollset_remove(soft_cq_of(attr->recv_cq), qp, false);
 return_number:
     soft_lock();
-    number_return(qp);
+    soft_qp_number_return(qp);
     soft_ud_close(qp);
     soft_unlock();
 free_queues:
@@ -308,7 +226,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     soft_qp_end_traffic(qp);
     if (qp->ordered)
         soft_order_leave(qp);
-    number_return(qp);
+    soft_qp_number_return(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);
     soft_qp_bell_close(qp);

@@ -15,7 +15,7 @@
 #include "soft/object/profile.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 
 struct soft_batch {
     soft_spin lock;

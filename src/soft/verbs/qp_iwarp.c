@@ -15,8 +15,8 @@
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/ring_exchange.h"
-#include "soft/verbs/mr.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 #include "soft/verbs/qp_modify.h"
 
 static uint8_t at_most(uint8_t value, uint8_t most) {
@@ -47,17 +47,6 @@ int soft_qp_up(struct soft_qp *qp, struct soft_peer *peer, uint32_t remote_qpn,
     return 0;
 }
 
-/* MPA's listener sends no frame before it has one: on a real one the dialer may take it for a part of the answer. */
-bool soft_iwarp_may_speak(struct soft_qp *qp) {
-    const struct soft_ring *rx = ld(qp->rx);
-    if (!qp->second)
-        return true;
-    qp->second = ld(qp->rx_pos) == 0 && (!rx || ld(rx->tx.touching) == 0);
-    if (qp->second)
-        soft_qp_fail(qp);
-    return !qp->second;
-}
-
 void soft_qp_end(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     bool up = qp->state == IBV_QPS_RTS; /* the poller may find an error at any moment */
@@ -65,17 +54,6 @@ void soft_qp_end(struct soft_qp *qp) {
     if (up)
         soft_qp_progress(qp);
     soft_qp_to_error(qp);
-}
-
-/*
- * A queue pair that falls, by the peer's doing or its own, is in ERR at once; its receives come back when the
- * kernel's thread for the connection comes to it, or it is destroyed. Only modify_qp() flushes before it returns.
- */
-void soft_iwarp_flush(struct soft_qp *qp) {
-    spin_lock(&qp->lock);
-    qp->flush_late = false;
-    spin_unlock(&qp->lock);
-    soft_qp_progress(qp);
 }
 
 /*

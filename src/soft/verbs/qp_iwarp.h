@@ -21,10 +21,7 @@ struct soft_qp;
 int soft_qp_up(struct soft_qp *qp, struct soft_peer *peer, uint32_t remote_qpn,
                uint8_t responder_resources, uint8_t initiator_depth, bool listener);
 void soft_qp_end(struct soft_qp *qp);
-/* qp->lock: false: it spoke too early, and is in ERR now. */
-bool soft_iwarp_may_speak(struct soft_qp *qp);
 /* Changes attributes that an application may change, which are very few. 0 or an errno. */
 int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask);
-void soft_iwarp_flush(struct soft_qp *qp); /* the receives of one that fell */
 
 #endif

@@ -5,6 +5,7 @@
  */
 #include "soft/verbs/receive_short.h"
 
+#include "soft/object/attention.h"
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
 

@@ -5,7 +5,7 @@
  * Owner: the SRQ's lock, a leaf below the QP lock. A QP that found no receive remembers how many
  * posts the queue had seen and looks again when there are more.
  */
-#include "soft/verbs/srq.h"
+#include "soft/object/srq.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,11 +15,13 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/async_event.h"
 #include "soft/object/profile.h"
 #include "soft/soft.h"
+#include "soft/object/mr.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/mr.h"
 #include "soft/verbs/post_recv.h"
+#include "soft/verbs/srq.h"
 
 struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
     UNCANCELLED;
@@ -139,8 +141,4 @@ int soft_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
     if (rc != 0)
         *bad = wr;
     return rc;
-}
-
-void soft_srq_low(struct soft_srq *srq) {
-    soft_async_event(srq->ibv.context, IBV_EVENT_SRQ_LIMIT_REACHED, &srq->ibv);
 }

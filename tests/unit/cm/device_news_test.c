@@ -8,7 +8,7 @@
 #include "support/log.h"
 #include "support/fault.h"
 
-#include "soft/verbs/device_state.h"
+#include "soft/control/device_state.h"
 #include "soft/ipc/engine.h"
 
 static struct {

@@ -3,6 +3,7 @@
  * moved_test.c - ADDR_CHANGE is told and counted; a dial looks its way up again, the rest goes on.
  */
 #include "support/dial.h"
+#include "soft/control/device_state.h"
 
 #define SECOND 1000000000ull
 

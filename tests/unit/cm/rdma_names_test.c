@@ -17,7 +17,6 @@
 
 #include "soft/fault/plan.h"
 #include "soft/ipc/control_lock.h"
-#include "soft/verbs/device_state.h"
 
 /* ---- the name server ------------------------------------------------------------------------------- */
 

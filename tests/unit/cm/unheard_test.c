@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <sys/epoll.h>
 
-#include "soft/verbs/device_state.h"
+#include "soft/control/device_state.h"
 #include "soft/ipc/engine.h"
 
 static struct {

@@ -13,7 +13,6 @@
 #include <ifaddrs.h>
 #include <linux/if_packet.h>
 
-#include "soft/verbs/device_state.h"
 #include "soft/ipc/engine.h"
 
 /* As an iWARP device has it. */

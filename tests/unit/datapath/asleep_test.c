@@ -8,7 +8,7 @@
 #include "support/pair.h"
 #include "datapath/loop/loop.h"
 #include "soft/ipc/control_lock.h"
-#include "soft/verbs/qp.h"
+#include "soft/object/qp.h"
 #include "support/must.h"
 
 static struct pair p;

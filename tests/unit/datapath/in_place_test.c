@@ -21,7 +21,7 @@
 
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/iov.h"
-#include "soft/verbs/mr.h"
+#include "soft/object/mr.h"
 
 #define PAGE ((size_t)4096)
 #define AREA (32 * PAGE)

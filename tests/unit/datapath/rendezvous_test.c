@@ -9,8 +9,8 @@
 #include "datapath/tx/iov.h"
 #include "support/pair.h"
 #include "support/pool_stats.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/qp.h"
 
 #define KIB ((size_t)1024)
 

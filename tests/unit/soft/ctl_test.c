@@ -8,8 +8,9 @@
 #include <fcntl.h>
 #include <sys/un.h>
 
-#include "soft/fault/ctl.h"
-#include "soft/fault/ctl_client.h"
+#include "soft/control/ctl.h"
+#include "soft/control/ctl_client.h"
+#include "soft/object/device.h"
 
 static int dial(pid_t pid) {
     struct ucred who;

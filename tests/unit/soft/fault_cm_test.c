@@ -6,6 +6,7 @@
 #include "support/fault.h"
 #include "support/softcm.h"
 
+#include "soft/control/device_state.h"
 #include "soft/fault/names.h"
 
 #include <net/if.h>

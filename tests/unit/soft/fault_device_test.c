@@ -3,6 +3,7 @@
  * fault_device_test.c - removal of the device and its port, as programs see them that use verbs only.
  */
 #include "support/fault.h"
+#include "soft/object/device.h"
 
 TEST(removal_flushes_queue_pairs_and_fails_calls_with_eio) {
     struct sv_end a, b;

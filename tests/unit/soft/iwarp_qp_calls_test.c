@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/mw.h"
 #include "soft/verbs/mw.h"
 #include "support/rows.h"
 #include "support/socket_calls.h"

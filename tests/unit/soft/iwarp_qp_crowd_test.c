@@ -9,7 +9,7 @@
 
 #include "base/sanitize.h"
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 #include "support/rows.h"
 #include "support/socket_calls.h"
 

@@ -8,7 +8,8 @@
 #include <poll.h>
 
 #include "soft/iwarp/qp_tcp.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
+#include "soft/object/mw.h"
 #include "soft/verbs/mw.h"
 
 static struct tcp_pair p;

@@ -6,6 +6,7 @@
 #include "support/softverbs_tcp_peer.h"
 
 #include "soft/iwarp/terminate.h"
+#include "soft/object/mw.h"
 #include "soft/verbs/mw.h"
 #include "support/iwarp.h"
 

@@ -6,6 +6,7 @@
 #include "support/softverbs_tcp.h"
 
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/mw.h"
 #include "soft/verbs/mw.h"
 #include "support/rows.h"
 

@@ -6,7 +6,7 @@
 #include "support/softcm.h"
 #include "support/verdict.h"
 
-#include "soft/verbs/device_state.h"
+#include "soft/control/device_state.h"
 
 enum { GRH = 40, BYTES = 256 };
 

@@ -9,8 +9,8 @@
 #include <sys/resource.h>
 
 #include "soft/ipc/shm_page.h"
+#include "soft/object/cq.h"
 #include "soft/rc/qp_bell.h"
-#include "soft/verbs/cq.h"
 
 static int bells_of(const struct ibv_qp *ibqp) {
     const struct soft_qp *qp = soft_qp_of(ibqp);

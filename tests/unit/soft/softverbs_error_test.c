@@ -5,6 +5,7 @@
  */
 #include "support/softverbs.h"
 #include "support/rows.h"
+#include "soft/object/attention.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 

@@ -6,8 +6,8 @@
  */
 #include "support/softverbs.h"
 
+#include "soft/object/cq.h"
 #include "soft/rc/completer.h"
-#include "soft/verbs/cq.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
 

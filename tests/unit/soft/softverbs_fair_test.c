@@ -4,7 +4,7 @@
  * whichever place they have in it, whether they were busy lately or not.
  */
 #include "support/softverbs.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 
 enum { QPS = 24, ARRAY = 4, BUSY = 16 /* messages that always wait on a busy one */ };
 

@@ -6,6 +6,7 @@
 #include "support/softverbs_datagram.h"
 
 #include "soft/ipc/peer_internal.h"
+#include "soft/object/profile.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"

@@ -7,6 +7,7 @@
 
 #include "base/sanitize.h"
 #include "soft/ipc/shm_layout.h"
+#include "soft/object/mw.h"
 #include "soft/verbs/mw.h"
 
 enum { BLOCK = 512, BLOCKS = SOFT_MAX_MR / BLOCK };

@@ -5,7 +5,7 @@
  */
 #include "support/softverbs.h"
 #include "soft/ipc/shm_layout.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/cq.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
 #if defined(__SANITIZE_THREAD__)

@@ -6,8 +6,8 @@
 #include "support/softverbs.h"
 
 #include "support/emulated.h"
+#include "soft/object/cq.h"
 #include "soft/rc/progress.h"
-#include "soft/verbs/cq.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -4,8 +4,8 @@
  * mapped regions, process_vm, and requests executed at the target. Each test names the promise.
  */
 #include "support/softverbs_onesided.h"
+#include "soft/object/mw.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/mw.h"
 
 /* ---- the tests, each over all ways --------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 #include "support/softverbs.h"
 #include "support/skip.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/object/keys.h"
 #include "soft/object/ring.h"
 #include "soft/verbs/internal.h"
 

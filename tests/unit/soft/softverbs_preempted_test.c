@@ -7,8 +7,8 @@
 
 #include <time.h>
 
-#include "soft/verbs/cq.h"
-#include "soft/verbs/srq.h"
+#include "soft/object/cq.h"
+#include "soft/object/srq.h"
 
 enum { BYTES = 24, WR_ID = 77 };
 

@@ -6,6 +6,7 @@
  */
 #include "support/softverbs.h"
 #include "soft/ipc/control_lock.h"
+#include "soft/object/attention.h"
 #include "soft/rc/order.h"
 #include "soft/rc/qp_timer.h"
 

@@ -16,6 +16,7 @@
 #include "fabric/fabric.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
+#include "soft/object/mw.h"
 #include "soft/object/profile.h"
 #include "soft/verbs/mw.h"
 

@@ -5,6 +5,7 @@
  */
 #include "support/softverbs_onesided.h"
 #include "soft/rc/progress.h"
+#include "soft/verbs/mr.h"
 
 /* ---- keys ----------------------------------------------------------------------------------------- */
 

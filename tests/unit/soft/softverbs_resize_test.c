@@ -7,8 +7,8 @@
 
 #include <pthread.h>
 
-#include "soft/verbs/comp_channel.h"
-#include "soft/verbs/cq.h"
+#include "soft/object/comp_channel.h"
+#include "soft/object/cq.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
 

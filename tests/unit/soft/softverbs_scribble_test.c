@@ -17,6 +17,7 @@
 
 #include "base/sanitize.h"
 #include "soft/ipc/peer_queue.h"
+#include "soft/object/keys.h"
 #include "soft/rc/requester.h"
 
 /* SLUICE_TEST_LONG=1 is a search by hand, best with a seed of its own. */

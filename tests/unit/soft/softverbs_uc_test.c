@@ -6,8 +6,8 @@
 #include "support/softverbs_datagram.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
+#include "soft/object/mw.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/mw.h"
 
 #define UC_RTR_MASK (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 

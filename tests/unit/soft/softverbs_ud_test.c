@@ -4,6 +4,7 @@
  * refused when it is posted; address handles.
  */
 #include "support/softverbs_datagram.h"
+#include "soft/object/srq.h"
 #include "soft/verbs/srq.h"
 
 enum { GRH = 40, MTU = 4096 };

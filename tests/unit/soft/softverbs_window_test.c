@@ -5,8 +5,8 @@
  * QP, read or written by the peer alone, taken back.
  */
 #include "support/softverbs_onesided.h"
+#include "soft/object/mw.h"
 #include "soft/object/ring.h"
-#include "soft/verbs/mw.h"
 
 #define AT 4096
 #define LENGTH 4000

@@ -6,7 +6,7 @@
  * answer's length. A client that does not read its answer keeps nothing but its own memory waiting.
  */
 #define _GNU_SOURCE
-#include "soft/fault/ctl.h"
+#include "soft/control/ctl.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -28,10 +28,12 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/object/device.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/soft.h"
 #include "soft/rc/region_pages.h"
-#include "soft/verbs/device_state.h"
-#include "soft/verbs/qp.h"
+#include "soft/control/device_state.h"
+#include "soft/object/qp.h"
 
 #define CLIENTS 8
 #define ANSWER_MAX (1u << 20)

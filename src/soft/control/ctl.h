@@ -9,8 +9,8 @@
  * are: '+' more follows, '=' the last one, '!' the last one and a refusal, with the reason.
  * Served by the engine thread, control lock held. All calls with the control lock held.
  */
-#ifndef SOFT_FAULT_CTL_H
-#define SOFT_FAULT_CTL_H
+#ifndef SOFT_CONTROL_CTL_H
+#define SOFT_CONTROL_CTL_H
 
 #define SOFT_CTL_PREFIX "sluice-soft.1/ctl/"
 #define SOFT_CTL_REQUEST 36864 /* longest request */

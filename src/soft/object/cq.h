@@ -4,8 +4,8 @@
  *
  * Owner: the poll lock for the list of QPs, the ring lock for the ring; the armed word is atomic.
  */
-#ifndef SOFT_VERBS_CQ_H
-#define SOFT_VERBS_CQ_H
+#ifndef SOFT_OBJECT_CQ_H
+#define SOFT_OBJECT_CQ_H
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>

@@ -6,7 +6,7 @@
  * on the contexts that were open fail with EIO from then on, destroy calls work. Which of the two notices
  * comes first, or at all, can be chosen, since their order is not defined on a real system either.
  */
-#include "soft/verbs/device_state.h"
+#include "soft/control/device_state.h"
 
 #include <errno.h>
 
@@ -15,36 +15,19 @@
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/async_event.h"
+#include "soft/object/attention.h"
+#include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
-#include "soft/verbs/device.h"
-#include "soft/verbs/qp.h"
-
-_Atomic bool soft_device_gone, soft_port_down;
-static CDS_LIST_HEAD(contexts);
-
-void soft_context_register(struct soft_context *ctx) {
-    cds_list_add(&ctx->link, &contexts);
-}
-
-void soft_context_unregister(struct soft_context *ctx) {
-    cds_list_del(&ctx->link);
-}
-
-unsigned soft_context_count(void) {
-    unsigned n = 0;
-    const struct soft_context *ctx;
-    cds_list_for_each_entry(ctx, &contexts, link)
-        n++;
-    return n;
-}
+#include "soft/object/device.h"
+#include "soft/object/qp.h"
 
 static void tell_all(enum ibv_event_type type) {
     struct soft_context *ctx;
-    cds_list_for_each_entry(ctx, &contexts, link) {
+    cds_list_for_each_entry(ctx, &soft_contexts, link) {
         if (!atomic_load(&ctx->removed))
             soft_async_event(&ctx->ibv, type, NULL);
     }
@@ -72,7 +55,7 @@ static int remove_device(enum soft_device_order order) {
     struct soft_context *ctx;
     removals++;
     /* Contexts of an earlier removal have been told. */
-    cds_list_for_each_entry(ctx, &contexts, link) {
+    cds_list_for_each_entry(ctx, &soft_contexts, link) {
         if (!atomic_load(&ctx->removed))
             atomic_store(&ctx->removed, removals);
     }
@@ -80,7 +63,7 @@ static int remove_device(enum soft_device_order order) {
         soft_cm_mcast_lost();
     if (order == ORDER_REMOVAL_FIRST)
         soft_cm_device_removed();
-    cds_list_for_each_entry(ctx, &contexts, link) {
+    cds_list_for_each_entry(ctx, &soft_contexts, link) {
         if (fatal && atomic_load(&ctx->removed) == removals)
             soft_async_event(&ctx->ibv, IBV_EVENT_DEVICE_FATAL, NULL);
     }
@@ -143,10 +126,4 @@ int soft_device_act(const struct soft_device_action *action) {
         return 0;
     }
     return -EINVAL;
-}
-
-void soft_device_forget(void) {
-    CDS_INIT_LIST_HEAD(&contexts);
-    atomic_store(&soft_device_gone, false);
-    atomic_store(&soft_port_down, false);
 }

@@ -5,7 +5,7 @@
  * Only removals count: an address is also announced again whenever its lifetime is renewed. Reports that the
  * kernel dropped because too many came at once are not asked for again.
  */
-#include "soft/verbs/address_watch.h"
+#include "soft/control/address_watch.h"
 
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "soft/verbs/device_state.h"
+#include "soft/control/device_state.h"
 #include "soft/ipc/engine.h"
 
 static struct soft_watch watch = {.fd = -1};

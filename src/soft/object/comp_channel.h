@@ -4,8 +4,8 @@
  *
  * Owner: the channel's lock.
  */
-#ifndef SOFT_VERBS_COMP_CHANNEL_H
-#define SOFT_VERBS_COMP_CHANNEL_H
+#ifndef SOFT_OBJECT_COMP_CHANNEL_H
+#define SOFT_OBJECT_COMP_CHANNEL_H
 
 #include <infiniband/verbs.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* cm.h - faults of rdma_cm: of its calls, its events and its messages. Control lock held. */
-#ifndef SOFT_FAULT_CM_H
-#define SOFT_FAULT_CM_H
+#ifndef SOFT_CM_FAULT_H
+#define SOFT_CM_FAULT_H
 
 #include <stdbool.h>
 #include <stddef.h>

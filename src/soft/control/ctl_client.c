@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* ctl_client.c - see ctl_client.h. */
 #define _GNU_SOURCE
-#include "soft/fault/ctl_client.h"
+#include "soft/control/ctl_client.h"
 
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "soft/fault/ctl.h"
+#include "soft/control/ctl.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/name_list.h"
 #include "soft/ipc/untrusted_fd.h"

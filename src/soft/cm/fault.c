@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cm.c - faults of the connection manager: messages late or lost on either side, calls that end with another
+ * fault.c - faults of the connection manager: messages late or lost on either side, calls that end with another
  * event, events without a cause. Control lock for everything.
  *
  * Late messages wait in one bounded list, sorted by their time; two between the same ends keep their
@@ -10,14 +10,14 @@
 #include <string.h>
 #include <urcu/list.h>
 
-#include "soft/fault/cm.h"
+#include "soft/cm/fault.h"
 #include "soft/cm/id.h"
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_offer.h"
 #include "soft/cm/wire.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/peer_queue.h"
-#include "soft/verbs/device_state.h"
+#include "soft/object/device.h"
 
 #define LATE_MAX 4096
 

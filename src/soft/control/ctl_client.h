@@ -4,8 +4,8 @@
  *
  * No state, any thread, with and without a device open.
  */
-#ifndef SOFT_FAULT_CTL_CLIENT_H
-#define SOFT_FAULT_CTL_CLIENT_H
+#ifndef SOFT_CONTROL_CTL_CLIENT_H
+#define SOFT_CONTROL_CTL_CLIENT_H
 
 #include <sys/socket.h>
 #include <sys/types.h>

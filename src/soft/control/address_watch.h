@@ -3,8 +3,8 @@
  * address_watch.h - the kernel's reports about the host's addresses: the ids bound to an address get an event
  * when it is taken off its link (device_state.h). Engine thread; control lock for all calls.
  */
-#ifndef SOFT_VERBS_ADDRESS_WATCH_H
-#define SOFT_VERBS_ADDRESS_WATCH_H
+#ifndef SOFT_CONTROL_ADDRESS_WATCH_H
+#define SOFT_CONTROL_ADDRESS_WATCH_H
 
 /* Where the kernel gives no such news the device works without them. */
 void soft_address_watch_start(void);
