@@ -28,10 +28,10 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
-#include "soft/cm/tcp_guess.h"
 #include "soft/cm/wire.h"
 #include "soft/ipc/engine.h"
 #include "soft/iwarp/handshake.h"
+#include "soft/iwarp/tcp_guess.h"
 
 struct soft_cm_id;
 struct soft_cm_tcp_port;

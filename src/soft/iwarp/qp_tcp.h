@@ -21,11 +21,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "soft/cm/tcp_guess.h"
 #include "soft/iwarp/handshake.h"
 #include "soft/iwarp/rdmap.h"
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/stream.h"
+#include "soft/iwarp/tcp_guess.h"
 #include "soft/iwarp/tx.h"
 #include "soft/object/qp.h"
 

@@ -7,7 +7,7 @@
 
 #include <arpa/inet.h>
 
-#include "soft/cm/tcp_guess.h"
+#include "soft/iwarp/tcp_guess.h"
 #include "support/must.h"
 #include "support/rows.h"
 #include "support/usage.h"

@@ -8,8 +8,8 @@
 
 #include <arpa/inet.h>
 
-#include "soft/cm/tcp_guess.h"
 #include "soft/iwarp/ddp.h"
+#include "soft/iwarp/tcp_guess.h"
 #include "support/iwarp.h"
 #include "support/rows.h"
 

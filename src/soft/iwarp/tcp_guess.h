@@ -21,8 +21,8 @@
  *
  * Control lock for everything. Times are soft_now_ns().
  */
-#ifndef SOFT_CM_TCP_GUESS_H
-#define SOFT_CM_TCP_GUESS_H
+#ifndef SOFT_IWARP_TCP_GUESS_H
+#define SOFT_IWARP_TCP_GUESS_H
 
 #include <stdbool.h>
 #include <stdint.h>

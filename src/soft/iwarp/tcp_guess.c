@@ -5,7 +5,7 @@
  * Control lock for everything. What a prefix has is remembered for as long as what any address of it has, and what all
  * have for as long as either: each wrong key counts for the time in all three.
  */
-#include "soft/cm/tcp_guess.h"
+#include "soft/iwarp/tcp_guess.h"
 
 #include <endian.h>
 #include <netinet/in.h>
