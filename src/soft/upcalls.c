@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* upcalls.c - see ipc/upcalls.h: which folder answers, and in which order. */
+/* upcalls.c - see ipc/upcalls.h and object/upcalls.h: which folder answers, and in which order. */
 #include "soft/ipc/upcalls.h"
 
+#include "soft/cm/agreed.h"
 #include "soft/cm/default_context.h"
 #include "soft/cm/fault.h"
 #include "soft/cm/id.h"
+#include "soft/cm/mpa.h"
 #include "soft/cm/port.h"
+#include "soft/cm/tcp.h"
 #include "soft/cm/wire.h"
+#include "soft/control/address_watch.h"
 #include "soft/control/ctl.h"
 #include "soft/control/device_state.h"
 #include "soft/fault/inject.h"
@@ -14,8 +18,10 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_tcp.h"
 #include "soft/object/device.h"
 #include "soft/object/qp_numbers.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/order.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/qp_bell.h"
@@ -24,7 +30,6 @@
 #include "soft/rc/ring_exchange.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
-#include "soft/control/address_watch.h"
 #include "soft/verbs/mr.h"
 
 /* ---- the engine -------------------------------------------------------------------------------- */
@@ -163,4 +168,17 @@ const struct soft_upcalls soft_upcalls = {
     .peer_unordered = peer_unordered,
     .peer_gone = peer_gone,
     .peer_free = peer_free,
+};
+
+const struct soft_object_upcalls soft_object_upcalls = {
+    .profile_of_plan = soft_fault_profile,
+    .tcp_down = soft_tcp_down,
+    .tcp_cut_off = soft_tcp_cut_off,
+    .tcp_heard = soft_cm_tcp_heard,
+    .tcp_closed = soft_cm_tcp_closed,
+    .tcp_attach = soft_cm_tcp_attach,
+    .iwarp_down = soft_cm_mpa_qp_down,
+    .iwarp_settle = soft_cm_mpa_settle_qp,
+    .agreed_peer = soft_cm_agreed_peer,
+    .agreed_with = soft_cm_agreed_with,
 };

@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #include "soft/cm/addr.h"
+#include "soft/cm/fault.h"
 #include "soft/cm/id.h"
 #include "soft/cm/net.h"
 #include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_offer.h"
 #include "soft/cm/tcp_port.h"
-#include "soft/cm/fault.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
@@ -314,11 +314,11 @@ void soft_cm_tcp_send(uint64_t number, uint32_t type, const void *msg) {
 /* ---- the queue pair ------------------------------------------------------------------------------------------ */
 
 uint32_t soft_cm_tcp_qpn(const struct soft_cm_id *id) {
-    return SOFT_CM_TCP_QPN | ((uint32_t)id->number & ~SOFT_CM_TCP_QPN);
+    return SOFT_TCP_QPN | ((uint32_t)id->number & ~SOFT_TCP_QPN);
 }
 
 int soft_cm_tcp_attach(struct soft_qp *qp, uint32_t qpn) {
-    struct soft_cm_id *id = soft_cm_id_at(qpn & ~SOFT_CM_TCP_QPN);
+    struct soft_cm_id *id = soft_cm_id_at(qpn & ~SOFT_TCP_QPN);
     struct soft_cm_tcp *tcp = id ? id->conn.tcp : NULL;
     if (!tcp || tcp->carried || tcp->watch.fd < 0 ||
         (tcp->stage != SOFT_CM_TCP_ANSWERED && tcp->stage != SOFT_CM_TCP_AGREED))

@@ -77,11 +77,6 @@ struct soft_cm_tcp {
     bool slowed;                      /* it is not read yet: tcp_guess.h */
 };
 
-#define SOFT_CM_TCP_QPN 0x800000u /* of the numbers that stand for connections */
-static inline bool soft_cm_tcp_is_qpn(uint32_t qpn) {
-    return qpn & SOFT_CM_TCP_QPN;
-}
-
 /*
  * An id's address was resolved to one that TCP goes to: opens its socket, bound to its source, whose address and port
  * the id then has. 0 or an errno.

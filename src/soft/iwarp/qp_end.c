@@ -11,7 +11,6 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "soft/cm/tcp.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_ack.h"
@@ -22,10 +21,11 @@
 #include "soft/object/async_event.h"
 #include "soft/object/attention.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/responder.h"
-#include "soft/object/qp.h"
 
 #define READ_AWAY_NS 1000000000u
 
@@ -126,7 +126,7 @@ static void close_socket(struct soft_tcp_socket *socket, bool answered) {
     stranger_count -= socket->stranger;
     close(socket->watch.fd);
     if (socket->cm)
-        soft_cm_tcp_closed(socket->cm, answered);
+        soft_object_upcalls.tcp_closed(socket->cm, answered);
     free(socket);
 }
 

@@ -18,7 +18,6 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
-#include "soft/verbs/cq_sleep.h"
 #include "soft/object/qp.h"
 
 #define HOT_NS 1000000u

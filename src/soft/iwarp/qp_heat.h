@@ -60,4 +60,9 @@ bool soft_tcp_armed(const struct soft_qp *qp);
 /* One of its CQs was polled since the last call. */
 bool soft_tcp_polled(struct soft_qp *qp);
 
+/* A thread reads its socket when something comes. The listener's end before its first frame: the CM has to hear of that. */
+static inline bool soft_tcp_has_sleeper(const struct soft_qp *qp) {
+    return ld(soft_cq_of(qp->ibv.recv_cq)->asleep) && (!qp->tcp->listens || qp->tcp->heard);
+}
+
 #endif

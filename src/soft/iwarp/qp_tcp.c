@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "soft/cm/tcp.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
@@ -25,12 +24,13 @@
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_transmit.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/mr.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/soft.h"
-#include "soft/object/cq.h"
-#include "soft/object/mr.h"
 
 #define SENT_MS 20000u /* TCP tries at least so long to send */
 #define INSIDE_NS 20000000000ull
@@ -123,7 +123,7 @@ static void tell(struct soft_qp *qp) {
     if (!tcp->listens || tcp->heard || tcp->rx.frames == 0)
         return;
     tcp->heard = true;
-    soft_cm_tcp_heard(qp->cm);
+    soft_object_upcalls.tcp_heard(qp->cm);
 }
 
 void soft_tcp_event(struct soft_qp *qp, uint32_t events) {

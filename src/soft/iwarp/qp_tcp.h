@@ -116,6 +116,11 @@ struct soft_tcp {
     struct iwarp_tx tx;
 };
 
+#define SOFT_TCP_QPN 0x800000u /* of the numbers that stand for connections over TCP */
+static inline bool soft_tcp_is_qpn(uint32_t qpn) {
+    return qpn & SOFT_TCP_QPN;
+}
+
 #define SOFT_TCP_TURN (256u << 10) /* bytes of one turn, each way */
 
 /*

@@ -88,7 +88,7 @@ struct soft_cq {
     _Atomic int tcp_set;        /* iwarp/cq_set.h: the descriptor and 1; 0: none */
     _Atomic unsigned tcp_looks; /* poll_lock, read by others as well */
     _Atomic unsigned tcp_hot;   /* of its queue pairs over sockets; iwarp/qp_heat.h */
-    _Atomic bool asleep;        /* a thread sleeps on these sockets itself; cq_sleep.h */
+    _Atomic bool asleep;        /* a thread sleeps on these sockets itself; cq_sleep.c */
     _Atomic bool unfinished;    /* a poller's turn ended by its limit: soft_sleep_unfinished() */
     bool crowd_sleeps;          /* and they are more than a few; poll_lock */
     bool on_bells;              /* the next arming is with bells; poll_lock */

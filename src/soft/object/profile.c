@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/fault/inject.h"
-#include "soft/object/ring.h"
 #include "soft/object/cq.h"
 #include "soft/object/qp.h"
+#include "soft/object/ring.h"
+#include "soft/object/upcalls.h"
 
 #define SPECIFIED                                                                                  \
     .tells_target_access = true, .tells_target_request = true, .reset_to_err = true,               \
@@ -140,7 +140,7 @@ const struct soft_profile *soft_profile_find(const char *name) {
 static void choose(void) {
     const char *text = secure_getenv("SLUICE_SOFT_PROFILE");
     const struct soft_profile *found =
-        text && *text ? soft_profile_find(text) : soft_fault_profile();
+        text && *text ? soft_profile_find(text) : soft_object_upcalls.profile_of_plan();
     if (found)
         chosen = found;
     else if (text)

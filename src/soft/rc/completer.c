@@ -12,20 +12,20 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/qp_end.h"
 #include "soft/object/async_event.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/recv_queue.h"
 #include "soft/object/ring.h"
 #include "soft/object/srq.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
 #include "soft/rc/rkey_fence.h"
-#include "soft/object/qp.h"
 
 /* ---- error state -------------------------------------------------------------------------------- */
 
@@ -57,7 +57,7 @@ void soft_qp_fail(struct soft_qp *qp) {
         soft_qp_timer_want();
     }
     if (qp->tcp)
-        soft_tcp_down(qp);
+        soft_object_upcalls.tcp_down(qp);
     if (rx && qp->opened)
         soft_rkey_fence_begin(qp);
     qp->state = qp->ibv.state = IBV_QPS_ERR;

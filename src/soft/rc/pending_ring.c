@@ -8,12 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "soft/cm/agreed.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
-#include "soft/object/qp.h"
+#include "soft/object/upcalls.h"
 
 #define PENDING_RINGS_MAX 8u
 
@@ -41,7 +41,7 @@ static void make_room(struct soft_qp *qp) {
     unsigned count = 0;
     cds_list_for_each_entry(pending, &qp->pending_rings, link) {
         count++;
-        if (soft_cm_agreed_with(qp, pending->peer))
+        if (soft_object_upcalls.agreed_with(qp, pending->peer))
             continue;
         oldest = pending;
         if (!pending->peer->own)

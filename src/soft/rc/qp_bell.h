@@ -4,7 +4,7 @@
  *
  * The bell of a process (ipc/peer.h) wakes its engine, which completes what came and tells the channel, which wakes the
  * thread: two threads get a CPU one after the other for one message. A thread that sleeps on the bells of its CQ's queue
- * pairs as well (verbs/cq_sleep.h) says so in the CQ's armed word, and a peer that has the queue pair's bell rings that.
+ * pairs as well (verbs/cq_sleep.c) says so in the CQ's armed word, and a peer that has the queue pair's bell rings that.
  *
  * A bell is made when a thread first sleeps on the CQ, or when the queue pair connects later, and is given to the peer. Until
  * the peer has it, and where it is another user's or of an earlier version, the peer rings its process's as before. So is it

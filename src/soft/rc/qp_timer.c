@@ -12,19 +12,19 @@
 
 #include <stdatomic.h>
 
-#include "soft/cm/mpa.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/ud/ud.h"
-#include "soft/object/qp.h"
 
 #define TICK_NS 1000000u
 #define TICK_SLOW 10
@@ -122,7 +122,7 @@ static void on_tick(struct soft_timer *t) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
             if (qp && ld(qp->fell)) {
                 st(qp->fell, false);
-                soft_cm_mpa_qp_down(qp);
+                soft_object_upcalls.iwarp_down(qp);
                 soft_iwarp_flush(qp);
             }
             if (qp && ld(qp->need_tick)) {

@@ -15,12 +15,12 @@
 
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/qp_tcp.h"
 #include "soft/object/keys.h"
 #include "soft/object/mr.h"
 #include "soft/object/mw.h"
 #include "soft/object/profile.h"
 #include "soft/object/qp.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 
@@ -87,7 +87,7 @@ static void cut_off(struct soft_qp *qp, const struct soft_mr *window, uint32_t k
         read = true;
     }
     if (read && qp->tcp)
-        soft_tcp_cut_off(qp, window);
+        soft_object_upcalls.tcp_cut_off(qp, window);
 }
 
 static bool take_back(struct soft_qp *qp, uint32_t rkey) {

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/uncancelled.h"
-#include "soft/cm/mpa.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
@@ -21,9 +20,14 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/async_event.h"
+#include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/device.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
 #include "soft/object/qp_numbers.h"
+#include "soft/object/srq.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/order.h"
 #include "soft/rc/pending_ring.h"
@@ -37,14 +41,10 @@
 #include "soft/soft.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
-#include "soft/object/cq.h"
-#include "soft/object/device.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/mr.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/qp_queues.h"
-#include "soft/object/srq.h"
 
 static struct soft_told told_to_nobody; /* of those without a ring */
 
@@ -196,7 +196,7 @@ void soft_qp_end_traffic(struct soft_qp *qp) {
     bool told = ld(qp->tx) != NULL, inside = qp->leaving.seen != 0, copies = qp->copy != NULL;
     spin_unlock(&qp->lock);
     if (qp->iwarp)
-        soft_cm_mpa_qp_down(qp);
+        soft_object_upcalls.iwarp_down(qp);
     if (told)
         soft_qp_kick(qp); /* the peer may sleep and wait for what will never be acknowledged */
     if (!inside && !copies)
@@ -217,7 +217,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
         return EPERM;
     soft_lock();
     if (qp->iwarp)
-        soft_cm_mpa_settle_qp(qp);
+        soft_object_upcalls.iwarp_settle(qp);
     if (soft_ud_in_group(qp)) {
         soft_unlock();
         return EBUSY;

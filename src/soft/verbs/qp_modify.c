@@ -11,9 +11,6 @@
 #include <string.h>
 
 #include "base/uncancelled.h"
-#include "soft/cm/agreed.h"
-#include "soft/cm/mpa.h"
-#include "soft/cm/tcp.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
@@ -21,10 +18,14 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/object/srq.h"
+#include "soft/object/upcalls.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_bell.h"
@@ -33,12 +34,9 @@
 #include "soft/rc/window.h"
 #include "soft/soft.h"
 #include "soft/ud/ud_recv.h"
-#include "soft/object/cq.h"
 #include "soft/verbs/ah.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/qp_iwarp.h"
 #include "soft/verbs/qp_states.h"
@@ -155,7 +153,7 @@ void soft_qp_to_error(struct soft_qp *qp) {
  */
 static int find_peer(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask,
                      struct soft_peer **peer) {
-    *peer = soft_cm_agreed_peer(qp, attr, mask);
+    *peer = soft_object_upcalls.agreed_peer(qp, attr, mask);
     if (*peer)
         return 0;
     int rc = soft_qpn_directory_find(attr->dest_qp_num, peer);
@@ -223,7 +221,7 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
     if (to == IBV_QPS_ERR) {
         soft_qp_to_error(qp);
         if (qp->iwarp)
-            soft_cm_mpa_qp_down(qp);
+            soft_object_upcalls.iwarp_down(qp);
         goto out;
     }
     bool links = from == IBV_QPS_INIT && to == IBV_QPS_RTR && !qp->elsewhere;
@@ -231,8 +229,8 @@ int soft_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask) {
         rc = EHOSTUNREACH;
         goto out;
     }
-    if (links && soft_cm_tcp_is_qpn(attr->dest_qp_num)) {
-        rc = soft_cm_tcp_attach(qp, attr->dest_qp_num);
+    if (links && soft_tcp_is_qpn(attr->dest_qp_num)) {
+        rc = soft_object_upcalls.tcp_attach(qp, attr->dest_qp_num);
         if (rc != 0 && rc != ENOENT)
             goto out;
         links = rc == ENOENT; /* then no process has that number */
