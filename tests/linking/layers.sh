@@ -7,7 +7,12 @@
 #
 # There is no exception. What a folder asks of one beside or above it is in src/core/upcalls.h.
 #
-# Inside of src/soft the lowest folder is ipc: it includes no other one. What it asks of them is in src/soft/ipc/upcalls.h.
+# Inside of src/soft the folders are floors, and includes point down there as well, but for a few that are named below:
+#
+#   ipc <- object <- fault <- rc <- ud <- iwarp <- verbs <- cm <- control
+#
+# What a floor asks of one above it is in src/soft/ipc/upcalls.h and src/soft/object/upcalls.h. A message goes through
+# none of these tables.
 set -euo pipefail
 cd "$1"
 
@@ -34,7 +39,101 @@ awk '
     }
     END { exit bad }' <<< "$includes"
 
-if grep -rnE --include='*.[ch]' '^#include "soft/' src/soft/ipc | grep -v '#include "soft/ipc/'; then
-    echo "points up: src/soft/ipc is the lowest folder of src/soft"
+# ---- the floors of the device ---------------------------------------------------------------------
+
+floors="ipc object fault rc ud iwarp verbs cm control"
+# Includes that point up: FILE HEADER, and why. More than these fail, and so does one that is no include any more.
+ups=(
+    "rc/progress.c ud/ud_recv.h      polling: datagrams are received as direct as messages are"
+    "rc/progress.c iwarp/qp_tcp.h    polling: and so is what comes over TCP"
+    "rc/requester.c ud/ud.h          posting: a work request is a datagram"
+    "rc/requester.c iwarp/qp_tcp.h   posting: it goes over TCP"
+    "rc/qp_timer.c ud/ud.h           the engine makes the progress of a queue pair that no thread polls"
+    "rc/qp_timer.c iwarp/qp_tcp.h    the same of one over TCP"
+)
+# The largest circle may only become smaller: so many files of rc/, ud/ and iwarp/, which the list ties, and of cm/ as well.
+circle_max=25
+
+# One line for each include: FILE HEADER, both below src/soft. soft.h is what the device offers, and includes nothing of it.
+soft=$(grep -roE --include='*.[ch]' '^#include "soft/[^"]+"' src/soft |
+    sed -E 's|^src/soft/([^:]*):.*"soft/(.*)"$|\1 \2|' | grep -v ' soft[.]h$')
+if (($(wc -l <<< "$soft") < 300)); then
+    echo "hardly an include in src/soft: this test does not see the device"
     exit 1
 fi
+((${#ups[@]} <= 10)) || { echo "${#ups[@]} includes of src/soft may point up, which is more than ten"; exit 1; }
+
+awk -v floors="$floors" -v ups="$(printf '%s\n' "${ups[@]}")" '
+    BEGIN {
+        count = split(floors, names, " ")
+        for (i = 1; i <= count; i++) rank[names[i]] = i
+        count = split(ups, lines, "\n")
+        for (i = 1; i <= count; i++) {
+            split(lines[i], word, " ")
+            if (word[1]) may[word[1] " " word[2]] = 1
+        }
+    }
+    {
+        if ($1 !~ /\//) next # upcalls.c fills the tables in
+        split($1, from, "/"); split($2, to, "/")
+        if (!(from[1] in rank) || !(to[1] in rank)) {
+            print "src/soft/" $1 ": its include of " $2 " is of no floor"
+            bad = 1
+        } else if (rank[to[1]] > rank[from[1]]) {
+            seen[$0] = 1
+            if ($0 in may) next
+            print "src/soft/" $1 ": its include of " $2 " points up"
+            bad = 1
+        }
+    }
+    END {
+        for (pair in may)
+            if (!(pair in seen)) {
+                print "no include any more, to be taken out of the list: " pair
+                bad = 1
+            }
+        exit bad
+    }' <<< "$soft"
+
+# ---- circles: files of the device that all need each other, each .c counted with its .h ------------
+
+awk -v most="$circle_max" '
+    function walk(start, next_of, found,    queue, head, tail, at, list, n, i) {
+        split("", found)
+        found[start] = 1
+        queue[tail++] = start
+        while (head < tail) {
+            at = queue[head++]
+            n = split(next_of[at], list, " ")
+            for (i = 1; i <= n; i++)
+                if (!(list[i] in found)) {
+                    found[list[i]] = 1
+                    queue[tail++] = list[i]
+                }
+        }
+    }
+    {
+        from = $1; to = $2
+        sub(/[.][ch]$/, "", from); sub(/[.][ch]$/, "", to)
+        if (from == to) next
+        above[to] = above[to] " " from
+        below[from] = below[from] " " to
+        files[from]; files[to]
+    }
+    END {
+        for (file in files) {
+            walk(file, below, down)
+            walk(file, above, up)
+            size = 0; names = ""
+            for (other in down)
+                if (other in up) {
+                    size++
+                    names = names " " other
+                }
+            if (size > largest) { largest = size; which = names }
+        }
+        if (largest > most) {
+            print "src/soft: " largest " files need each other, more than " most ":" which
+            exit 1
+        }
+    }' <<< "$soft"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * upcalls.h - what the engine and the connections between processes ask of the folders above them: each call once, with
- * the thread that makes it and the locks that it holds. There are no others: includes point down, and so do all other calls.
+ * the thread that makes it and the locks that it holds. There are no others in ipc/; what queue pairs ask is object/upcalls.h.
  *
  * None is on the path of a message. soft/upcalls.c fills the table in; it is constant.
  */

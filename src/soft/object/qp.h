@@ -241,7 +241,7 @@ struct soft_qp {
 
     /* UC and UD */
     bool unreliable; /* constant: a send is done when it was handed over, or dropped */
-    bool iwarp;      /* constant: the device is like iWARP; qp_iwarp.c */
+    bool iwarp;      /* constant: the device is like iWARP; verbs/qp_iwarp.c */
     bool long_recv;  /* constant: posting a receive always takes the long way */
     bool rx_drop;    /* UC: the rest of the message is dropped too */
     bool impatient;  /* what could not be handed over for long enough may be dropped */
