@@ -17,6 +17,7 @@
 #include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/process_fence.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/device.h"
@@ -41,6 +42,11 @@ static void started(void) {
     soft_fault_run(soft_device_act); /* a device that is removed from the start */
 }
 
+static void thread_ended(void) {
+    soft_name_search_stop();
+    soft_process_copy_stop();
+}
+
 static void stops(void) {
     soft_ctl_stop();
     soft_address_watch_stop();
@@ -60,6 +66,7 @@ static void peers_stopped(void) {
 }
 
 static void turn(void) {
+    soft_fence_if_wanted();
     soft_qp_timer_if_wanted();
     soft_process_copy_if_wanted();
     soft_bells_if_wanted();
@@ -71,6 +78,7 @@ static void turn(void) {
 }
 
 static void forked(void) {
+    soft_peer_forked();
     soft_bells_forked();
     soft_qp_numbers_forked();
     soft_order_forked();
@@ -87,6 +95,7 @@ static void forked(void) {
     soft_ctl_forked();
     soft_address_watch_forked();
     soft_process_copy_forked();
+    soft_name_search_forked();
 }
 
 /* ---- peers ------------------------------------------------------------------------------------- */
@@ -152,9 +161,11 @@ static void peer_free(struct soft_peer *peer) {
 const struct soft_upcalls soft_upcalls = {
     .once = soft_mcast_once,
     .starts = soft_cm_port_start,
+    .peers_begin = soft_peer_start,
     .started = started,
-    .thread_ended = soft_process_copy_stop,
+    .thread_ended = thread_ended,
     .stops = stops,
+    .peers_end = soft_peer_stop,
     .peers_stop = peers_stop,
     .peers_stopped = peers_stopped,
     .stopped = soft_tcp_stop,

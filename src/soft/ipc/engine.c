@@ -23,10 +23,7 @@
 #include "base/thread.h"
 #include "base/uncancelled.h"
 #include "soft/ipc/control_lock.h"
-#include "soft/ipc/name_search.h"
 #include "soft/ipc/own_user.h"
-#include "soft/ipc/peer.h"
-#include "soft/ipc/process_fence.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/ipc/upcalls.h"
 
@@ -194,7 +191,6 @@ static void *engine_main(void *unused) {
                 watch->fn(watch, ev->events);
         }
         engine.batch_count = 0;
-        soft_fence_if_wanted();
         soft_upcalls.turn();
         run_timers();
     }
@@ -248,10 +244,8 @@ static void fork_child(void) {
     engine.epoll_fd = engine.wake_fd = -1;
     wake_watch.fd = -1;
     soft_generation_now++;
-    soft_peer_forked();
     soft_upcalls.forked();
     soft_untrusted_fd_forked();
-    soft_name_search_forked();
     soft_lock_forked();
     soft_unlock(); /* the forking thread locked them and is the one that lives on */
     pthread_mutex_unlock(&engine.life);
@@ -283,7 +277,7 @@ static int engine_start(void) {
     rc = soft_watch_add(&wake_watch, EPOLLIN);
     if (rc != 0)
         goto close_wake;
-    rc = soft_peer_start();
+    rc = soft_upcalls.peers_begin();
     if (rc != 0)
         goto remove_wake;
     engine.stopping = false;
@@ -294,7 +288,7 @@ static int engine_start(void) {
     soft_upcalls.started();
     return 0;
 stop_peers:
-    soft_peer_stop();
+    soft_upcalls.peers_end();
 remove_wake:
     soft_watch_remove(&wake_watch);
 close_wake:
@@ -335,11 +329,10 @@ void soft_engine_put(void) {
         soft_engine_wake();
         pthread_join(engine.thread, NULL);
         engine.running = false;
-        soft_name_search_stop();
         soft_upcalls.thread_ended();
         soft_lock();
         soft_upcalls.stops();
-        soft_peer_stop();
+        soft_upcalls.peers_end();
         soft_upcalls.stopped();
         soft_watch_remove(&wake_watch);
         close(engine.wake_fd);

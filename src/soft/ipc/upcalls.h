@@ -21,13 +21,17 @@ struct soft_upcalls {
     void (*once)(void);
     /* Before each start. No other lock. */
     void (*starts)(void);
+    /* It is to run: peers can be met from now on. 0 or -errno. Control lock. */
+    int (*peers_begin)(void);
     /* It runs. Control lock. */
     void (*started)(void);
     /* Its thread has ended. No other lock. */
     void (*thread_ended)(void);
     /* The peers are there still. Control lock. */
     void (*stops)(void);
-    /* Then the first thing of the end of all peers, and the last. Control lock. */
+    /* Then all peers end; also where its thread did not start. Control lock. */
+    void (*peers_end)(void);
+    /* The first thing of that, and the last. */
     void (*peers_stop)(void);
     void (*peers_stopped)(void);
     /* Nothing is left but the engine's own. Control lock. */
