@@ -7,9 +7,9 @@
 #include "soft/cm/id.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/rc/pending_ring.h"
-#include "soft/object/qp.h"
 
 void soft_cm_agreed_note(const struct soft_cm_id *id, uint32_t local_qpn) {
     soft_assert_locked();

@@ -15,10 +15,10 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
-#include "soft/rc/completer.h"
-#include "soft/soft.h"
 #include "soft/object/device.h"
 #include "soft/object/mr.h"
+#include "soft/rc/completer.h"
+#include "soft/soft.h"
 
 struct shared {
     struct ibv_context *context;

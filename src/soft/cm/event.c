@@ -13,11 +13,11 @@
 
 #include "base/uncancelled.h"
 #include "soft/cm/connect.h"
-#include "soft/cm/mcast.h"
+#include "soft/cm/fault.h"
 #include "soft/cm/id.h"
 #include "soft/cm/listen.h"
+#include "soft/cm/mcast.h"
 #include "soft/cm/qp.h"
-#include "soft/cm/fault.h"
 #include "soft/fault/inject.h"
 #include "soft/soft.h"
 

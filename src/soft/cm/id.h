@@ -22,8 +22,8 @@
 
 #include "soft/cm/channel.h"
 #include "soft/cm/conn.h"
-#include "soft/cm/port.h"
 #include "soft/cm/fault.h"
+#include "soft/cm/port.h"
 #include "soft/ipc/engine.h"
 
 /* Event numbers that headers before librdmacm 60 do not have. */

@@ -14,12 +14,12 @@
 #include <string.h>
 
 #include "soft/cm/event.h"
+#include "soft/cm/fault.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mpa_answer.h"
 #include "soft/cm/port_cache.h"
 #include "soft/cm/qp.h"
 #include "soft/cm/timers.h"
-#include "soft/cm/fault.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"

@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "soft/cm/mpa_answer.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/cm/listen.h"
 #include "soft/cm/mpa.h"
+#include "soft/cm/mpa_answer.h"
 #include "soft/cm/port_cache.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"

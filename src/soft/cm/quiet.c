@@ -10,10 +10,10 @@
 #include "soft/cm/id.h"
 #include "soft/cm/timers.h"
 #include "soft/ipc/engine.h"
-#include "soft/object/qp_numbers.h"
-#include "soft/rc/progress.h"
 #include "soft/object/cq.h"
 #include "soft/object/qp.h"
+#include "soft/object/qp_numbers.h"
+#include "soft/rc/progress.h"
 
 #define LOOK_NS 1000000u
 #define REST_NS 4000000u /* a thread that shares its CPU has had a turn by then */

@@ -13,12 +13,12 @@
 #include <sys/socket.h>
 
 #include "soft/cm/answer.h"
+#include "soft/cm/fault.h"
 #include "soft/cm/id.h"
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/cm/timers.h"
-#include "soft/cm/fault.h"
 #include "soft/fault/inject.h"
 #include "soft/object/device.h"
 

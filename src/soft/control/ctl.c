@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "soft/cm/id.h"
+#include "soft/control/device_state.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/abstract_socket.h"
@@ -29,11 +30,10 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/object/device.h"
-#include "soft/object/qp_numbers.h"
-#include "soft/soft.h"
-#include "soft/rc/region_pages.h"
-#include "soft/control/device_state.h"
 #include "soft/object/qp.h"
+#include "soft/object/qp_numbers.h"
+#include "soft/rc/region_pages.h"
+#include "soft/soft.h"
 
 #define CLIENTS 8
 #define ANSWER_MAX (1u << 20)

@@ -17,13 +17,13 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/object/async_event.h"
 #include "soft/object/attention.h"
+#include "soft/object/device.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
-#include "soft/object/device.h"
-#include "soft/object/qp.h"
 
 static void tell_all(enum ibv_event_type type) {
     struct soft_context *ctx;

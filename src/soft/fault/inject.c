@@ -19,8 +19,8 @@
 #include "soft/object/attention.h"
 #include "soft/object/device.h"
 #include "soft/object/profile.h"
-#include "soft/object/ring.h"
 #include "soft/object/qp.h"
+#include "soft/object/ring.h"
 
 #define PENDING 16
 

@@ -17,8 +17,8 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/name_search.h"
 #include "soft/ipc/peer.h"
-#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/shm_layout.h"
 
 #define TRIES 1000
 #define OWNABLE 8190u   /* blocks whose numbers have bit 23 clear, but for the first and the last */

@@ -7,8 +7,8 @@
 #include "soft/iwarp/qp_ack.h"
 
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/requester.h"
 #include "soft/object/qp.h"
+#include "soft/rc/requester.h"
 
 void soft_tcp_acked(struct soft_qp *qp, uint32_t end) {
     if ((int32_t)(end - ld(qp->tx_acked)) > 0)

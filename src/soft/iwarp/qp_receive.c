@@ -20,8 +20,12 @@
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_fault.h"
 #include "soft/iwarp/qp_heat.h"
-#include "soft/iwarp/qp_transmit.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/iwarp/qp_transmit.h"
+#include "soft/object/cq.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
+#include "soft/object/srq.h"
 #include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/rdma.h"
@@ -30,10 +34,6 @@
 #include "soft/rc/responder.h"
 #include "soft/rc/window.h"
 #include "soft/soft.h"
-#include "soft/object/cq.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
-#include "soft/object/srq.h"
 
 /* ---- messages into receives ------------------------------------------------------------------------------ */
 

@@ -23,12 +23,12 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/iwarp/stock.h"
 #include "soft/iwarp/wire.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
 #include "soft/soft.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 /* ---- work requests --------------------------------------------------------------------------------------- */
 

@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "soft/ipc/spinlock.h"
-#include "soft/object/cq_arrivals.h"
 #include "soft/object/cq.h"
+#include "soft/object/cq_arrivals.h"
 #include "soft/object/qp.h"
 
 #define HOT_MIN 8 /* up to this many QPs are always hot */

@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "soft/object/ring.h"
 #include "soft/object/qp.h"
+#include "soft/object/ring.h"
 
 struct arrived_head { /* private copy of a slot's head */
     uint32_t ack, imm;

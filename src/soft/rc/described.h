@@ -14,9 +14,9 @@
 #include <string.h>
 
 #include "soft/ipc/peer_internal.h"
-#include "soft/object/ring.h"
 #include "soft/object/mr.h"
 #include "soft/object/qp.h"
+#include "soft/object/ring.h"
 
 /* The sender: names bytes of this MR, which were checked. False: the peer has not mapped them. */
 static inline bool described_put(const struct soft_qp *qp, const struct soft_mr *mr,

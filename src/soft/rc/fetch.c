@@ -15,12 +15,12 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
 #include "soft/soft.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 bool soft_share(struct ibv_qp *ibqp, const struct ibv_mr *ibmr, const void *addr, uint64_t bytes,
                 uint32_t *region, uint64_t *at) {

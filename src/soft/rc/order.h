@@ -21,8 +21,8 @@
 #include <stdint.h>
 
 #include "soft/ipc/spinlock.h"
-#include "soft/rc/progress.h"
 #include "soft/object/qp.h"
+#include "soft/rc/progress.h"
 
 /* Queue pairs of this process that keep the order. */
 extern _Atomic unsigned soft_order_count;

@@ -21,10 +21,10 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/qp.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/rkey_reach.h"
-#include "soft/object/qp.h"
 
 #define LATE_NS 10000000u /* who keeps a thread waiting for so long gets no other one meanwhile */
 #define CALL_WAIT_NS                                                                               \

@@ -10,14 +10,14 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 #include "soft/object/srq.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
 #include "soft/ud/ud_recv.h"
-#include "soft/object/cq.h"
-#include "soft/object/qp.h"
 
 static void answers(struct soft_qp *qp) {
     soft_rdma_target_transmit(qp);

@@ -17,9 +17,9 @@
 #include <stdint.h>
 
 #include "soft/ipc/spinlock.h"
-#include "soft/object/ring.h"
 #include "soft/object/cq.h"
 #include "soft/object/qp.h"
+#include "soft/object/ring.h"
 #include "soft/object/srq.h"
 
 #define SOFT_LOOK_EVERY 64   /* empty polls between looks at what is seldom there */

@@ -22,11 +22,11 @@
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/rc/requester.h"
-#include "soft/object/cq.h"
-#include "soft/object/qp.h"
 
 struct bell_msg {
     uint32_t from_qpn, to_qpn;

@@ -27,7 +27,9 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/rdma_piece.h"
 #include "soft/rc/rdma_target.h"
@@ -37,8 +39,6 @@
 #include "soft/rc/rkey_reach.h"
 #include "soft/rc/slot.h"
 #include "soft/rc/store_ordered.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 /* ---- mapped path -------------------------------------------------------------------------------- */
 

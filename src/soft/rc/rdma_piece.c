@@ -13,10 +13,10 @@
 #include <sys/uio.h>
 
 #include "soft/ipc/spinlock.h"
+#include "soft/object/mr.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/store_ordered.h"
-#include "soft/object/mr.h"
 
 /* Bytes at .. at + n of the local buffers. 0: a key is not good, or they are shorter. */
 static unsigned local_piece(const struct soft_qp *qp, const struct soft_wqe *wqe,

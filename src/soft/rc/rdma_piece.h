@@ -11,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/rkey_reach.h"
-#include "soft/object/qp.h"
 
 #define SOFT_TOUCH_PIECE                                                                           \
     (1u << 20) /* bytes copied in one stay in the target's memory: about 0.1 ms */

@@ -12,14 +12,14 @@
 
 #include "base/guarded_copy.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/slot.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 bool soft_scatter_local(struct soft_qp *qp, const struct soft_wqe *wqe, const struct ibv_sge *sge,
                         uint64_t at, const void *data, uint64_t bytes) {

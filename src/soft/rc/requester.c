@@ -24,7 +24,9 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
@@ -33,8 +35,6 @@
 #include "soft/rc/slot.h"
 #include "soft/rc/window.h"
 #include "soft/ud/ud.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
 

@@ -13,9 +13,9 @@
 
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/qp.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/slot.h"
-#include "soft/object/qp.h"
 
 /* The result of transmitting a work request. */
 enum soft_outcome { SOFT_SENT, SOFT_NO_ROOM, SOFT_BROKEN };

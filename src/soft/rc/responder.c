@@ -17,9 +17,13 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/object/async_event.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/recv_queue.h"
 #include "soft/object/ring.h"
+#include "soft/object/srq.h"
 #include "soft/rc/arrived_head.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/described.h"
@@ -30,10 +34,6 @@
 #include "soft/rc/scatter.h"
 #include "soft/rc/window.h"
 #include "soft/soft.h"
-#include "soft/object/cq.h"
-#include "soft/object/device.h"
-#include "soft/object/qp.h"
-#include "soft/object/srq.h"
 
 static void advance(struct soft_qp *qp, unsigned span) {
     unsigned index = ld(qp->rx_index) + span;

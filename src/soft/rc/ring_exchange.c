@@ -31,8 +31,11 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/device.h"
 #include "soft/object/keys.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/pending_ring.h"
@@ -40,9 +43,6 @@
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/region_exchange.h"
 #include "soft/rc/rkey_cache.h"
-#include "soft/object/cq.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 struct link_msg {
     uint32_t from_qpn, to_qpn;

@@ -25,10 +25,10 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/object/qp_numbers.h"
-#include "soft/object/ring.h"
 #include "soft/object/mr.h"
 #include "soft/object/qp.h"
+#include "soft/object/qp_numbers.h"
+#include "soft/object/ring.h"
 
 /* A peer that is alive may lose its CPU while it is inside: how long that is not taken for its end. */
 #define QUEUE_WAIT_NS 2000000000u /* where only the QP's own queue waits */

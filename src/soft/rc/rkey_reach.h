@@ -20,9 +20,9 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/qp.h"
 #include "soft/rc/process_copy.h"
 #include "soft/rc/rdma.h"
-#include "soft/object/qp.h"
 
 enum rkey_reach { REACH_MAPPED, REACH_PROCESS, REACH_RING, REACH_REFUSED };
 

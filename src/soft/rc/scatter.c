@@ -12,11 +12,11 @@
 
 #include "base/guarded_copy.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/described.h"
 #include "soft/rc/region_pages.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 enum scatter_result soft_scatter(struct soft_qp *qp, const struct soft_rqe *rqe,
                                  const uint8_t *from, uint64_t bytes) {

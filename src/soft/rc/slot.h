@@ -18,8 +18,8 @@
 #include "base/copy_short.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/object/ring.h"
 #include "soft/object/qp.h"
+#include "soft/object/ring.h"
 
 struct soft_writer {
     struct soft_ring *ring;

@@ -28,13 +28,13 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast_table.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
-#include "soft/object/device.h"
-#include "soft/object/qp.h"
 
 #define NAMES 128
 #define KNOWN_NS 100000000u /* answers are waited for so long */

@@ -20,17 +20,17 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/ah.h"
 #include "soft/object/device.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/slot.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/mcast_table.h"
 #include "soft/ud/ud_link.h"
-#include "soft/object/ah.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 
 /* ---- life --------------------------------------------------------------------------------------- */
 

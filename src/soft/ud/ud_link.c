@@ -27,14 +27,14 @@
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/ipc/untrusted_fd.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_way.h"
-#include "soft/object/cq.h"
-#include "soft/object/qp.h"
 
 #define NAMES_NS 1000000000ull /* how long destroying a QP waits for its last datagrams' way */
 

@@ -15,12 +15,12 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/device.h"
+#include "soft/object/qp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/responder.h"
 #include "soft/rc/scatter.h"
 #include "soft/ud/ud.h"
-#include "soft/object/qp.h"
 
 #define BUDGET 64 /* datagrams of one ring in a row: the others have their turn */
 #define NEXT_HEADER 0x1b

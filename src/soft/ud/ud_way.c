@@ -22,10 +22,10 @@
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/rc/progress.h"
 #include "soft/ud/ud.h"
-#include "soft/object/qp.h"
 
 #define NOBODY_NS 10000000u /* a number without an owner is not looked up again before */
 

@@ -17,10 +17,10 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
-#include "soft/soft.h"
-#include "soft/ud/mcast.h"
 #include "soft/object/device.h"
 #include "soft/object/mr.h"
+#include "soft/soft.h"
+#include "soft/ud/mcast.h"
 #include "soft/verbs/ah.h"
 
 #define GIDS_MAX 16

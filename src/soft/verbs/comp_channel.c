@@ -17,9 +17,9 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/token.h"
-#include "soft/soft.h"
 #include "soft/object/cq.h"
 #include "soft/object/device.h"
+#include "soft/soft.h"
 #include "soft/verbs/device.h"
 
 struct ibv_comp_channel *soft_create_comp_channel(struct ibv_context *ctx) {

@@ -14,9 +14,9 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
-#include "soft/soft.h"
 #include "soft/object/cq.h"
 #include "soft/object/device.h"
+#include "soft/soft.h"
 #include "soft/verbs/internal.h"
 
 #define CLOCK_KHZ 1000000 /* completions are stamped in nanoseconds */

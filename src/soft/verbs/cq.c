@@ -16,11 +16,11 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
 #include "soft/object/async_event.h"
+#include "soft/object/comp_channel.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
 #include "soft/rc/qp_bell.h"
 #include "soft/soft.h"
-#include "soft/object/comp_channel.h"
-#include "soft/object/device.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
 

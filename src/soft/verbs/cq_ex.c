@@ -15,14 +15,14 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/cq.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/soft.h"
-#include "soft/object/cq.h"
-#include "soft/object/device.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/qp.h"
 
 struct soft_reader {
     soft_spin lock;

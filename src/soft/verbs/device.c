@@ -31,11 +31,11 @@
 #include "soft/ipc/token.h"
 #include "soft/object/async_event.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/object/qp.h"
 #include "soft/verbs/srq.h"
 
 #define MAX_GIDS 16

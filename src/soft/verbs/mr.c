@@ -32,9 +32,11 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/async_event.h"
+#include "soft/object/device.h"
 #include "soft/object/keys.h"
 #include "soft/object/mw.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
@@ -44,12 +46,10 @@
 #include "soft/rc/requester.h"
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
-#include "soft/object/device.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/mr.h"
 #include "soft/verbs/mr_index.h"
 #include "soft/verbs/mr_mapped.h"
-#include "soft/object/qp.h"
 
 static uint32_t region_serial;
 

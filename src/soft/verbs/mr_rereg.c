@@ -15,8 +15,8 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/object/device.h"
-#include "soft/soft.h"
 #include "soft/object/mr.h"
+#include "soft/soft.h"
 #include "soft/verbs/mr.h"
 
 /* False for arguments that the system's library refuses before it asks a device. */

@@ -14,13 +14,13 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/ud/ud_recv.h"
-#include "soft/object/cq.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/qp.h"
 
 /*
  * After the arming: what another thread posted before it could see the armed word is found here,

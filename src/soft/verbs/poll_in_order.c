@@ -3,13 +3,13 @@
 #include "soft/verbs/poll_in_order.h"
 
 #include "soft/fault/inject.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/order.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
-#include "soft/object/cq.h"
-#include "soft/object/qp.h"
 #include "soft/verbs/receive_short.h"
 
 /* The next message's acknowledgement counts before the message. False: it may not be taken now. */

@@ -9,11 +9,11 @@
 
 #include <infiniband/verbs.h>
 
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/qp_timer.h"
-#include "soft/object/cq.h"
-#include "soft/object/qp.h"
 
 /* Serves hot queue pairs that have something, where there are more than SOFT_MANY hot ones. */
 int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne);

@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "soft/ipc/engine.h"
+#include "soft/object/cq.h"
 #include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/soft.h"
-#include "soft/object/cq.h"
 #include "soft/verbs/internal.h"
 #include "soft/verbs/post_short.h"
 

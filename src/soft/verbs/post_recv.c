@@ -12,9 +12,9 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/attention.h"
-#include "soft/rc/progress.h"
 #include "soft/object/cq.h"
 #include "soft/object/qp.h"
+#include "soft/rc/progress.h"
 
 int soft_recv_push(struct soft_recv_queue *rq, struct ibv_recv_wr **at) {
     uint32_t tail = rq->tail, end = rq->head + rq->max_wr;

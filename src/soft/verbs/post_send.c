@@ -17,9 +17,13 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/ah.h"
 #include "soft/object/attention.h"
+#include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
+#include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/described.h"
@@ -30,13 +34,9 @@
 #include "soft/rc/ring_exchange.h"
 #include "soft/rc/slot.h"
 #include "soft/ud/ud.h"
-#include "soft/object/ah.h"
-#include "soft/object/cq.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/mr.h"
 #include "soft/verbs/mw.h"
 #include "soft/verbs/post_short.h"
-#include "soft/object/qp.h"
 
 /* ---- the short way ------------------------------------------------------------------------------ */
 

@@ -13,11 +13,11 @@
 #include <stdbool.h>
 
 #include "soft/fault/inject.h"
+#include "soft/object/qp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/slot.h"
-#include "soft/object/qp.h"
 
 /* Stores what must be remembered of a request that is on its way. */
 static inline void store_sent(struct soft_qp *qp, const struct ibv_send_wr *wr, uint32_t total,

@@ -13,9 +13,9 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/soft.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/qp.h"
 
 struct soft_batch {
     soft_spin lock;

@@ -11,12 +11,12 @@
 
 #include "soft/ipc/peer.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/object/mr.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/ring_exchange.h"
-#include "soft/object/mr.h"
-#include "soft/object/qp.h"
 #include "soft/verbs/qp_modify.h"
 
 static uint8_t at_most(uint8_t value, uint8_t most) {

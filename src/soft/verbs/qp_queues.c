@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/object/srq.h"
 #include "soft/verbs/internal.h"
-#include "soft/object/qp.h"
 
 struct ibv_qp_cap soft_qp_grant(struct ibv_qp_cap *cap, bool shared) {
     const struct soft_profile *like = soft_profile();

@@ -14,14 +14,14 @@
 #include <stdint.h>
 
 #include "base/copy_short.h"
-#include "soft/object/recv_queue.h"
-#include "soft/object/ring.h"
-#include "soft/rc/progress.h"
-#include "soft/rc/slot.h"
 #include "soft/object/cq.h"
 #include "soft/object/mr.h"
 #include "soft/object/qp.h"
+#include "soft/object/recv_queue.h"
+#include "soft/object/ring.h"
 #include "soft/object/srq.h"
+#include "soft/rc/progress.h"
+#include "soft/rc/slot.h"
 
 /* Looks a key up for the CQ's pollers; false: it does not open memory that may be written. */
 bool soft_reach_find(struct soft_reach *reach, uint32_t lkey, const struct ibv_pd *pd);
