@@ -7,7 +7,6 @@
 #include <stdatomic.h>
 
 #include "soft/ipc/engine.h"
-#include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
 
 _Atomic bool soft_qp_timer_wanted;

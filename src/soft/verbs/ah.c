@@ -6,7 +6,7 @@
  * go nowhere else: one to another host is refused. Constant once made.
  */
 #define _GNU_SOURCE
-#include "soft/object/ah.h"
+#include "soft/verbs/ah.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -17,11 +17,11 @@
 
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
+#include "soft/object/ah.h"
 #include "soft/object/device.h"
 #include "soft/object/mr.h"
 #include "soft/soft.h"
 #include "soft/ud/mcast.h"
-#include "soft/verbs/ah.h"
 
 #define GIDS_MAX 16
 

@@ -5,8 +5,6 @@
  * Owner: the channel's lock. A CQ is in the queue at most once for each time it was armed.
  */
 #define _GNU_SOURCE
-#include "soft/object/comp_channel.h"
-
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,6 +15,7 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/token.h"
+#include "soft/object/comp_channel.h"
 #include "soft/object/cq.h"
 #include "soft/object/device.h"
 #include "soft/soft.h"

@@ -2,8 +2,6 @@
 /*
  * cq.c - completion queues: creation and destruction. What is done with them meanwhile is object/cq.c and poll.c.
  */
-#include "soft/object/cq.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,11 +10,11 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
-#include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
 #include "soft/object/async_event.h"
 #include "soft/object/comp_channel.h"
+#include "soft/object/cq.h"
 #include "soft/object/device.h"
 #include "soft/object/profile.h"
 #include "soft/rc/qp_bell.h"

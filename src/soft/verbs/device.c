@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * device.c - the one software device: list, context, attributes, GIDs, asynchronous events.
+ * device.c - the one software device: list, context, attributes, GIDs.
  *
  * The device object is static and lives as long as the process. A context holds a reference on the
  * engine. The device reports itself as RoCE v2 with the host's IPv4 and IPv6 addresses as GIDs, and
  * says "soft" in its name.
  */
 #define _GNU_SOURCE
-#include "soft/object/device.h"
+#include "soft/verbs/device.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -28,8 +28,8 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
-#include "soft/ipc/token.h"
 #include "soft/object/async_event.h"
+#include "soft/object/device.h"
 #include "soft/object/profile.h"
 #include "soft/object/qp.h"
 #include "soft/soft.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mr.c - protection domains, memory regions and memory that peers can map.
+ * mr.c - protection domains, memory regions and memory that peers can map: making them and taking them back. The tables are
+ * object/mr.c and object/keys.c.
  *
  * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
  * makes keys of other registrations useless; mr_index.c chooses the index. Registration is bookkeeping
@@ -11,7 +12,7 @@
  * Owner: control lock for the tables' changes; lookups are lock-free.
  */
 #define _GNU_SOURCE
-#include "soft/object/mr.h"
+#include "soft/verbs/mr.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,6 +35,7 @@
 #include "soft/object/async_event.h"
 #include "soft/object/device.h"
 #include "soft/object/keys.h"
+#include "soft/object/mr.h"
 #include "soft/object/mw.h"
 #include "soft/object/profile.h"
 #include "soft/object/qp.h"
@@ -47,7 +49,6 @@
 #include "soft/rc/rkey_fence.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/mr.h"
 #include "soft/verbs/mr_index.h"
 #include "soft/verbs/mr_mapped.h"
 

@@ -4,7 +4,7 @@
  *
  * Owner: allocation, the control lock.
  */
-#include "soft/object/mw.h"
+#include "soft/verbs/mw.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,18 +12,16 @@
 #include "base/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
-#include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/qp_tcp.h"
 #include "soft/object/device.h"
 #include "soft/object/keys.h"
 #include "soft/object/mr.h"
+#include "soft/object/mw.h"
 #include "soft/object/profile.h"
 #include "soft/object/qp.h"
 #include "soft/rc/window.h"
 #include "soft/soft.h"
 #include "soft/verbs/mr.h"
-#include "soft/verbs/mw.h"
 
 struct ibv_mw *soft_alloc_mw(struct ibv_pd *ibpd, enum ibv_mw_type type) {
     UNCANCELLED;

@@ -4,7 +4,7 @@
  *
  * Owner: control lock for numbers and links; the QP's lock for everything the data path sees.
  */
-#include "soft/object/qp.h"
+#include "soft/verbs/qp.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +15,6 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
-#include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
@@ -25,6 +24,7 @@
 #include "soft/object/device.h"
 #include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"
 #include "soft/object/srq.h"
 #include "soft/object/upcalls.h"
@@ -42,8 +42,6 @@
 #include "soft/ud/ud.h"
 #include "soft/ud/ud_link.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/internal.h"
-#include "soft/verbs/qp.h"
 #include "soft/verbs/qp_queues.h"
 
 static struct soft_told told_to_nobody; /* of those without a ring */

@@ -36,7 +36,6 @@
 #include "soft/ud/ud_recv.h"
 #include "soft/verbs/ah.h"
 #include "soft/verbs/device.h"
-#include "soft/verbs/internal.h"
 #include "soft/verbs/qp.h"
 #include "soft/verbs/qp_iwarp.h"
 #include "soft/verbs/qp_states.h"

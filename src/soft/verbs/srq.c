@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * srq.c - shared receive queues: one FIFO of receives for many QPs (or a stack), with the limit event.
+ * srq.c - shared receive queues: one FIFO of receives for many QPs (or a stack).
  *
  * Owner: the SRQ's lock, a leaf below the QP lock. A QP that found no receive remembers how many
  * posts the queue had seen and looks again when there are more.
  */
-#include "soft/object/srq.h"
+#include "soft/verbs/srq.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,10 +18,10 @@
 #include "soft/object/async_event.h"
 #include "soft/object/mr.h"
 #include "soft/object/profile.h"
+#include "soft/object/srq.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/post_recv.h"
-#include "soft/verbs/srq.h"
 
 struct ibv_srq *soft_create_srq(struct ibv_pd *ibpd, struct ibv_srq_init_attr *init) {
     UNCANCELLED;
