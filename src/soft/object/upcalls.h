@@ -39,7 +39,7 @@ struct soft_object_upcalls {
     int (*tcp_attach)(struct soft_qp *qp, uint32_t qpn);
     /* It is like iWARP, and is in ERR, or as good as destroyed. */
     void (*iwarp_down)(const struct soft_qp *qp);
-    /* The same before it is destroyed: waits for an answer of its connection, and gives the lock up meanwhile. */
+    /* It is like iWARP, and is to be destroyed: waits for an answer of its connection, and gives the lock up meanwhile. */
     void (*iwarp_settle)(const struct soft_qp *qp);
     /* The process that has the other end which the attributes name, by agreement. Held, or NULL. */
     struct soft_peer *(*agreed_peer)(const struct soft_qp *qp, const struct ibv_qp_attr *attr,
