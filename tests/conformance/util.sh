@@ -43,7 +43,7 @@ need() {
         command -v "$program" > /dev/null || missing+=("$program")
     done
     ((${#missing[@]} == 0)) && return
-    echo "SKIPPED: not installed: ${missing[*]} (packages rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils tshark tgt libiscsi-bin dapl2-utils)"
+    echo "SKIPPED: not installed: ${missing[*]} (packages rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils tshark tgt libiscsi-bin dapl2-utils ceph-mon ceph-osd ceph-common)"
     exit 77
 }
 

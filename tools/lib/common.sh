@@ -23,7 +23,7 @@ PACKAGES_FORMAT=(clang-format)
 # shellcheck disable=SC2034
 PACKAGES_MODELS=(spin)
 # shellcheck disable=SC2034
-PACKAGES_CONFORMANCE=(rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils tshark tgt libiscsi-bin dapl2-utils)
+PACKAGES_CONFORMANCE=(rdmacm-utils ibverbs-utils perftest libfabric-bin ucx-utils tshark tgt libiscsi-bin dapl2-utils ceph-mon ceph-osd ceph-common)
 
 # ---- messages: on standard error, so that standard output stays the result ------------------------
 
