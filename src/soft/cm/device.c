@@ -8,6 +8,7 @@
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/cm/qp.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/soft.h"
 
 int soft_cm_device_attach(struct soft_cm_id *id, struct soft_cm_channel *channel) {
@@ -64,6 +65,7 @@ static void remove_one(struct soft_cm_id *id, void *arg) {
 }
 
 void soft_cm_device_removed(void) {
+    soft_assert_locked();
     bool tell = true;
     soft_cm_id_each(remove_one, &tell);
 }

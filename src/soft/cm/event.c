@@ -19,6 +19,7 @@
 #include "soft/cm/mcast.h"
 #include "soft/cm/qp.h"
 #include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/soft.h"
 
 static struct soft_cm_event *event_of(struct soft_cm_node *node) {
@@ -50,6 +51,7 @@ void soft_cm_event_set_data(struct soft_cm_event *event, const uint8_t *data, si
 
 /* A fault plan may want another event behind this one. Control lock. */
 static void cm_event_follow(struct soft_cm_id *id, int type) {
+    soft_assert_locked();
     struct soft_cm_channel *channel = atomic_load(&id->channel);
     int next, status;
     if (!soft_fault_id_after(&id->fault, type, &next, &status) || !channel)

@@ -19,6 +19,7 @@
 #include "soft/cm/qp.h"
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_port.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/soft.h"
 
 /* ---- the call -------------------------------------------------------------------------------------- */
@@ -101,6 +102,7 @@ static void take_req(struct soft_cm_id *id, struct soft_cm_event *event,
 }
 
 struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_any *msg) {
+    soft_assert_locked();
     bool ud = type == SOFT_CM_WIRE_SIDR_REQ, known;
     struct sockaddr_storage dst;
     bool mpa = type == SOFT_CM_WIRE_MPA_REQ;

@@ -17,6 +17,7 @@
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/cm/sync.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/soft.h"
 
 struct cm_group {
@@ -100,6 +101,7 @@ static void lost_one(struct soft_cm_id *id, void *arg) {
 }
 
 void soft_cm_mcast_lost(void) {
+    soft_assert_locked();
     soft_cm_id_each(lost_one, NULL);
 }
 

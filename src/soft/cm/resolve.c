@@ -21,6 +21,7 @@
 #include "soft/cm/tcp.h"
 #include "soft/cm/tcp_dial.h"
 #include "soft/fault/plan.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/object/profile.h"
 #include "soft/soft.h"
 
@@ -232,6 +233,7 @@ static int begin_route(struct soft_cm_id *id) {
 
 /* Also the end of set_option(IB_PATH): there is but one path, whatever was given. */
 int soft_cm_resolve_route_locked(struct soft_cm_id *id) {
+    soft_assert_locked();
     int error = begin_route(id);
     if (error == 0)
         error = soft_cm_route_found(id);

@@ -19,6 +19,7 @@
 #include "soft/cm/mpa_answer.h"
 #include "soft/cm/tcp.h"
 #include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/object/device.h"
 #include "soft/object/profile.h"
@@ -68,6 +69,7 @@ static void outgoing(struct soft_cm_id *id, struct soft_peer *peer, enum soft_cm
 
 void soft_cm_wire_send(struct soft_cm_id *id, enum soft_cm_wire_type type,
                        union soft_cm_wire_any *msg, size_t bytes) {
+    soft_assert_locked();
     msg->head.to = id->conn.remote;
     msg->head.from = id->number;
     if (id->conn.tcp) {

@@ -23,6 +23,7 @@
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/own_user.h"
 #include "soft/ipc/peer.h"
@@ -296,6 +297,7 @@ static void on_accepted(int fd) {
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
 void soft_ctl_start(void) {
+    soft_assert_locked();
     char name[64];
     snprintf(name, sizeof name, SOFT_CTL_PREFIX "%d-%016llx", (int)getpid(),
              (unsigned long long)soft_peer_own_number());
@@ -304,6 +306,7 @@ void soft_ctl_start(void) {
 }
 
 void soft_ctl_stop(void) {
+    soft_assert_locked();
     for (int i = 0; i < CLIENTS; i++)
         drop(&clients[i]);
     soft_abstract_socket_unbind(&listener);

@@ -33,11 +33,11 @@ static void note(bool has) {
 #endif
 }
 
-void soft_assert_locked(void) {
 #if ASSERTIONS
+void soft_assert_locked(void) {
     ASSERT(mine);
-#endif
 }
+#endif
 
 void soft_lock(void) {
     pthread_mutex_lock(&entry);
@@ -65,6 +65,7 @@ bool soft_lock_wait(uint64_t deadline_ns) {
 }
 
 void soft_lock_wake(void) {
+    soft_assert_locked();
     pthread_cond_broadcast(&changed);
 }
 

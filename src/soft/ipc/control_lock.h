@@ -10,10 +10,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/assert.h"
+
 void soft_lock(void);
 void soft_unlock(void);
-/* The calling thread has it. */
+/* The calling thread has it: checked where assertions are compiled in, nothing elsewhere. */
+#if ASSERTIONS
 void soft_assert_locked(void);
+#else
+static inline void soft_assert_locked(void) {
+}
+#endif
 /*
  * For the few calls that block as they do on a device: gives the control lock up until soft_lock_wake()
  * or the deadline, and has it again. False: the deadline. Not on the engine thread. Look again, always.

@@ -100,6 +100,7 @@ int soft_watch_modify(struct soft_watch *watch, uint32_t events) {
 }
 
 void soft_watch_remove(struct soft_watch *watch) {
+    soft_assert_locked();
     engine.removals++;
     epoll_ctl(engine.epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     if (watch->slot < engine.watch_count && engine.watches[watch->slot] == watch) {

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "soft/ipc/abstract_socket.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/fd_shortage.h"
 #include "soft/ipc/own_user.h"
@@ -84,6 +85,7 @@ static uint64_t who(const struct soft_peer *peer) {
 }
 
 void soft_peer_release(struct soft_peer *peer) {
+    soft_assert_locked();
     if (!peer || atomic_fetch_sub_explicit(&peer->refs, 1, memory_order_acq_rel) != 1)
         return;
     soft_upcalls.peer_free(peer);
@@ -134,6 +136,7 @@ static void close_wakeup(struct soft_peer *peer) {
 
 /* Takes the peer out of service; tells the links and the cm. The struct lives on while held. */
 void soft_peer_drop(struct soft_peer *peer) {
+    soft_assert_locked();
     if (!peer->alive)
         return;
     peer->alive = false;
@@ -323,6 +326,7 @@ static void on_socket(struct soft_watch *watch, uint32_t events) {
 /* ---- finding ----------------------------------------------------------------------------------- */
 
 void soft_peer_accepted(int fd) {
+    soft_assert_locked();
     struct soft_peer *peer = peer_new(fd);
     if (peer && (soft_untrusted_fd_burdened(who(peer)) || !soft_peer_limit_foreign(peer)))
         soft_peer_drop(peer);
@@ -337,6 +341,7 @@ void soft_peer_accepted(int fd) {
  * end our engine has not seen yet: what we said there would be lost.
  */
 bool soft_peer_usable(const struct soft_peer *peer) {
+    soft_assert_locked();
     struct pollfd p = {.fd = peer->socket.fd, .events = POLLRDHUP};
     return peer->alive && !peer->doomed && peer->bell.fd >= 0 && poll(&p, 1, 0) == 0;
 }
@@ -367,12 +372,14 @@ static int meet(int fd, const struct ucred *cred, struct soft_peer **out) {
 }
 
 int soft_peer_by_name(const char *text, struct soft_peer **out) {
+    soft_assert_locked();
     struct ucred cred;
     int fd = soft_name_reach(text, &cred);
     return fd < 0 ? fd : meet(fd, &cred, out);
 }
 
 int soft_peer_own_by_name(const char *text, struct ucred *who, struct soft_peer **out) {
+    soft_assert_locked();
     int fd = soft_name_reach(text, who);
     if (fd < 0)
         return fd;
@@ -385,6 +392,7 @@ int soft_peer_own_by_name(const char *text, struct ucred *who, struct soft_peer 
 /* ---- start and stop ------------------------------------------------------------------------------ */
 
 int soft_peer_start(void) {
+    soft_assert_locked();
     if (getrandom(soft_own_uuid, sizeof soft_own_uuid, 0) != sizeof soft_own_uuid)
         return -EIO;
     soft_fence_start();
@@ -392,6 +400,7 @@ int soft_peer_start(void) {
 }
 
 void soft_peer_stop(void) {
+    soft_assert_locked();
     soft_upcalls.peers_stop();
     while (!cds_list_empty(&soft_peers))
         soft_peer_drop(cds_list_first_entry(&soft_peers, struct soft_peer, link));

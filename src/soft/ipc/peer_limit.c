@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 
@@ -23,6 +24,7 @@
  * our descriptors: its oldest connection goes, with whatever it was for.
  */
 void soft_peer_limit_same(const struct soft_peer *fresh) {
+    soft_assert_locked();
     unsigned count = 0;
     struct soft_peer *peer, *oldest = NULL;
     cds_list_for_each_entry(peer, &soft_peers, link) {
@@ -37,6 +39,7 @@ void soft_peer_limit_same(const struct soft_peer *fresh) {
 
 /* They have connected and not sent their greeting. */
 void soft_peer_limit_ungreeted(void) {
+    soft_assert_locked();
     unsigned count = 0;
     struct soft_peer *peer, *oldest = NULL;
     cds_list_for_each_entry(peer, &soft_peers, link) {
@@ -87,6 +90,7 @@ static bool limit_unseen(const struct soft_peer *fresh, unsigned most) {
 }
 
 bool soft_peer_limit_foreign(const struct soft_peer *fresh) {
+    soft_assert_locked();
     struct crowd user = {0}, all = {0};
     unsigned most = soft_peer_fd_limit() / 4 / FDS_OF_PEER;
     if (fresh->own)

@@ -19,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -86,6 +87,7 @@ static bool later(int rc) {
 }
 
 void soft_peer_queue_flush(struct soft_peer *peer) {
+    soft_assert_locked();
     struct soft_queued *q;
     while ((q = queued_first(peer))) {
         int rc = send_now(peer->socket.fd, q->data, q->bytes, q->fds, q->fd_count);
@@ -137,6 +139,7 @@ static int take_fds(struct soft_peer *peer, struct soft_queued *q, const int *fd
 
 int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                        const int *fds, unsigned count) {
+    soft_assert_locked();
     uint8_t buf[sizeof(struct soft_wire) + SOFT_MSG_BYTES_MAX];
     if (!peer->alive || peer->doomed)
         return -ECONNRESET;
@@ -175,11 +178,13 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
 }
 
 int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd) {
+    soft_assert_locked();
     return soft_peer_send_fds(peer, type, data, bytes, &fd, fd >= 0);
 }
 
 /* Messages that will not be sent any more. */
 void soft_peer_queue_drop(struct soft_peer *peer) {
+    soft_assert_locked();
     soft_timer_cancel(&peer->out_retry);
     struct soft_queued *q, *next;
     cds_list_for_each_entry_safe(q, next, &peer->out, link)

@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -24,6 +25,7 @@ static _Atomic bool asking;     /* the engine shall ask the peers */
 static _Atomic bool any_unsure; /* not all have confirmed */
 
 void soft_fence_start(void) {
+    soft_assert_locked();
     atomic_store(&able,
                  syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0);
     atomic_store(&asking, false);
@@ -69,6 +71,7 @@ bool soft_fence_any_unsure(void) {
 
 /* Control lock. Not before all have been asked: a call may have failed just now. */
 void soft_fence_recount(void) {
+    soft_assert_locked();
     if (!atomic_load(&any_unsure) || atomic_load(&asking))
         return;
     bool any = false;
@@ -96,6 +99,7 @@ void soft_fence_if_wanted(void) {
 
 /* Control lock. */
 void soft_fence_on_ask(struct soft_peer *peer) {
+    soft_assert_locked();
     uint32_t nothing = 0;
     peer->fence_free = false;
     soft_upcalls.peer_unordered(peer);
@@ -103,6 +107,7 @@ void soft_fence_on_ask(struct soft_peer *peer) {
 }
 
 void soft_fence_on_done(struct soft_peer *peer) {
+    soft_assert_locked();
     if (atomic_load(&peer->fences) != SOFT_FENCES_ASKED)
         return;
     atomic_store(&peer->fences, SOFT_FENCES_PUT);

@@ -92,6 +92,7 @@ static int claim_any(uint32_t *block) {
 }
 
 int soft_qpn_directory_claim(uint32_t *block) {
+    soft_assert_locked();
     if (claiming) {
         while (claiming)
             (void)soft_lock_wait(UINT64_MAX);
@@ -151,14 +152,17 @@ static int look_up(uint32_t qpn, bool waits, struct soft_peer **out) {
 }
 
 int soft_qpn_directory_find(uint32_t qpn, struct soft_peer **out) {
+    soft_assert_locked();
     return look_up(qpn, true, out);
 }
 
 int soft_qpn_directory_ask(uint32_t qpn, struct soft_peer **out) {
+    soft_assert_locked();
     return look_up(qpn, false, out);
 }
 
 void soft_qpn_directory_stop(void) {
+    soft_assert_locked();
     for (unsigned i = 0; i < own_block_count; i++)
         soft_abstract_socket_unbind(&own_names[i]);
     own_block_count = 0;

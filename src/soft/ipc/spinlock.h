@@ -82,7 +82,7 @@ static inline void spin_unlock(soft_spin *lock) {
 }
 
 /* The caller holds it; only that some thread holds it can be checked. */
-static inline void spin_assert_held(soft_spin *lock) {
+static inline void spin_assert_held(const soft_spin *lock) {
     ASSERT(atomic_load_explicit(lock, memory_order_relaxed) != 0);
     (void)lock;
 }

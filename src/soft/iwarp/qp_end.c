@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_ack.h"
@@ -47,6 +48,7 @@ static void tell(struct soft_tcp *tcp, const struct iwarp_terminate *terminate) 
 }
 
 void soft_tcp_terminate(struct soft_qp *qp, const struct iwarp_terminate *terminate) {
+    spin_assert_held(&qp->lock);
     tell(qp->tcp, terminate);
     qp->tcp->gathered = false; /* it was sent now, or is not sent any more: its memory may go */
     soft_qp_fail(qp);
@@ -67,6 +69,7 @@ static void tell_application(struct soft_qp *qp, const struct iwarp_rx *rx) {
 }
 
 void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     const struct iwarp_rx *rx = &tcp->rx;
     struct iwarp_terminate terminate;
@@ -89,6 +92,7 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink) {
 /* ---- by the peer, or by TCP ------------------------------------------------------------------------------ */
 
 void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status) {
+    spin_assert_held(&qp->lock);
     soft_retire(qp, sink);
     if (qp->state != IBV_QPS_RTS || qp->sq_head == qp->sq_tail) {
         soft_qp_fail(qp);
@@ -101,6 +105,7 @@ void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status sta
 /* ---- the socket's end ------------------------------------------------------------------------------------ */
 
 void soft_tcp_down(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->down)
         return;
@@ -148,6 +153,8 @@ static void begin_reading_away(struct soft_tcp_socket *socket) {
 }
 
 void soft_tcp_leave(struct soft_qp *qp) {
+    soft_assert_locked();
+    spin_assert_held(&qp->lock);
     struct soft_tcp_socket *socket = qp->tcp->socket;
     if (!socket)
         return;
@@ -161,6 +168,7 @@ void soft_tcp_leave(struct soft_qp *qp) {
 }
 
 void soft_tcp_read_away(int fd) {
+    soft_assert_locked();
     struct soft_tcp_socket *socket = calloc(1, sizeof *socket);
     if (socket)
         socket->watch = (struct soft_watch){.fd = fd, .fn = soft_tcp_on_event};
@@ -185,6 +193,7 @@ void soft_tcp_on_event(struct soft_watch *watch, uint32_t events) {
 }
 
 void soft_tcp_stop(void) {
+    soft_assert_locked();
     struct soft_tcp_socket *socket, *next;
     cds_list_for_each_entry_safe(socket, next, &ending, link)
         close_socket(socket, false);

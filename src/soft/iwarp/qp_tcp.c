@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
@@ -50,6 +51,7 @@ static void be_patient(struct soft_qp *qp) {
 }
 
 void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->down)
         return;
@@ -71,6 +73,7 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
 }
 
 void soft_tcp_post(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (tcp->down || qp->state != IBV_QPS_RTS)
         return;
@@ -111,6 +114,7 @@ bool soft_tcp_seen(struct soft_qp *qp) {
 /* ---- the engine ------------------------------------------------------------------------------------------ */
 
 static void engine_turn(struct soft_qp *qp) { /* qp->lock */
+    spin_assert_held(&qp->lock);
     struct sink sink = {.cq = NULL};
     qp->tcp->by_engine = true;
     soft_progress_locked(qp, &sink);
@@ -119,6 +123,8 @@ static void engine_turn(struct soft_qp *qp) { /* qp->lock */
 
 /* qp->lock, control lock. The dialer's first frame is here: the connection is established. */
 static void tell(struct soft_qp *qp) {
+    soft_assert_locked();
+    spin_assert_held(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (!tcp->listens || tcp->heard || tcp->rx.frames == 0)
         return;
@@ -241,6 +247,8 @@ static bool is_answered(const struct soft_qp *qp, uint32_t key) {
 }
 
 bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t key) {
+    soft_assert_locked();
+    spin_assert_held(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     const void *from = (const void *)(uintptr_t)(mr->start + (uint64_t)mr->shift);
     size_t bytes = mr->end - mr->start;
@@ -270,6 +278,7 @@ bool soft_tcp_take_back(struct soft_qp *qp, const struct soft_mr *mr, uint32_t k
 }
 
 void soft_tcp_cut_off(struct soft_qp *qp, const struct soft_mr *window) {
+    spin_assert_held(&qp->lock);
     const void *from = (const void *)(uintptr_t)(window->start + (uint64_t)window->shift);
     if (iwarp_tx_uses(&qp->tcp->tx, from, window->end - window->start))
         iwarp_tx_drop(&qp->tcp->tx);
@@ -278,6 +287,7 @@ void soft_tcp_cut_off(struct soft_qp *qp, const struct soft_mr *window) {
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
 void soft_tcp_leave_sets(struct soft_qp *qp, int fd) {
+    spin_assert_held(&qp->lock);
     soft_tcp_set_remove(soft_cq_of(qp->ibv.recv_cq), fd);
     if (qp->ibv.send_cq != qp->ibv.recv_cq)
         soft_tcp_set_remove(soft_cq_of(qp->ibv.send_cq), fd);
@@ -287,8 +297,11 @@ static int enter_sets(struct soft_qp *qp, int fd) {
     int error = soft_tcp_set_add(soft_cq_of(qp->ibv.recv_cq), fd, qp);
     if (error == 0 && qp->ibv.send_cq != qp->ibv.recv_cq)
         error = soft_tcp_set_add(soft_cq_of(qp->ibv.send_cq), fd, qp);
-    if (error != 0)
+    if (error != 0) {
+        spin_lock(&qp->lock);
         soft_tcp_leave_sets(qp, fd);
+        spin_unlock(&qp->lock);
+    }
     return error;
 }
 
@@ -297,6 +310,7 @@ bool soft_over_tcp(struct ibv_qp *qp) {
 }
 
 int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms) {
+    soft_assert_locked();
     if (qp->unreliable || qp->iwarp || qp->tcp || qp->state != IBV_QPS_INIT)
         return EINVAL;
     int error = iwarp_stream_prepare(fd);
@@ -343,6 +357,7 @@ int soft_tcp_attach(struct soft_qp *qp, int fd, const struct iwarp_terms *terms)
 }
 
 void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwarp_rtr rtr) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     qp->cm = cm;
     qp->tcp->listens = qp->tcp->mute = listener;
@@ -351,11 +366,13 @@ void soft_tcp_connects(struct soft_qp *qp, uint64_t cm, bool listener, enum iwar
 }
 
 static void send_now(struct soft_qp *qp) { /* qp->lock */
+    spin_assert_held(&qp->lock);
     if (!qp->tcp->down && (qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS))
         soft_tcp_hand_on(qp, soft_tcp_transmit(qp));
 }
 
 void soft_tcp_begin(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     qp->tcp->begun = true;
     send_now(qp);
@@ -363,6 +380,7 @@ void soft_tcp_begin(struct soft_qp *qp) {
 }
 
 void soft_tcp_speak(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     qp->tcp->mute = false;
     send_now(qp);
@@ -370,6 +388,7 @@ void soft_tcp_speak(struct soft_qp *qp) {
 }
 
 void soft_tcp_detach(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
     if (tcp) {

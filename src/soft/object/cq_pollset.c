@@ -71,6 +71,7 @@ static int grow(struct grown *g, unsigned capacity) {
 
 /* poll_lock held. Leaves the old arrays in *g, to be freed. */
 static void take_grown(struct soft_cq *cq, struct grown *g) {
+    spin_assert_held(&cq->poll_lock);
     struct grown old = {.polled = cq->polled, .arrivals = cq->arrivals, .boards = cq->boards};
     if (cq->qp_count)
         memcpy(g->polled, cq->polled, cq->qp_count * sizeof *g->polled);
@@ -130,6 +131,7 @@ void soft_cq_pollset_listen(struct soft_cq *cq) {
 
 /* poll_lock held. The cold QP at i had something: makes it hot. */
 void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
+    spin_assert_held(&cq->poll_lock);
     assert_kept(cq);
     st(cq->polled[i].qp->cold[role(cq, cq->polled[i].qp)], false);
     swap(cq, i, cq->hot_count++);
@@ -176,6 +178,7 @@ void soft_cq_pollset_warm(struct soft_qp *qp) {
 
 /* poll_lock held. */
 void soft_cq_pollset_take_warm(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
     assert_kept(cq);
     struct soft_qp *qp = atomic_exchange(&cq->warm, NULL);
     while (qp) {

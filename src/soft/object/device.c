@@ -5,11 +5,13 @@
 #include "soft/object/device.h"
 
 #include <stdatomic.h>
+#include "soft/ipc/control_lock.h"
 
 _Atomic bool soft_device_gone, soft_port_down;
 CDS_LIST_HEAD(soft_contexts);
 
 void soft_context_register(struct soft_context *ctx) {
+    soft_assert_locked();
     cds_list_add(&ctx->link, &soft_contexts);
 }
 

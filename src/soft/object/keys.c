@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/mr.h"
@@ -25,6 +26,7 @@ static int keys_fd = -1;
 
 /* Made once, kept as long as the process: control lock. */
 int soft_keys_fd(void) {
+    soft_assert_locked();
     if (keys_fd >= 0)
         return keys_fd;
     int fd = memory_file_create("sluice-keys", SOFT_KEYS_BYTES, 0);

@@ -277,6 +277,7 @@ static inline struct soft_wqe_remote *soft_wqe_remote(struct soft_qp *qp,
 }
 
 static inline void soft_drop(struct soft_qp *qp, enum soft_drop why) { /* qp->lock */
+    spin_assert_held(&qp->lock);
     qp->drops[why]++;
 }
 

@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/qpn_directory.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
@@ -22,6 +23,7 @@ struct soft_qp_block *soft_qp_blocks[SOFT_MAX_QP_BLOCKS];
 unsigned soft_qp_block_count;
 
 int soft_qp_number_take(struct soft_qp *qp) {
+    soft_assert_locked();
     for (unsigned b = 0; b < soft_qp_block_count; b++) {
         struct soft_qp_block *block = soft_qp_blocks[b];
         for (unsigned n = 0; n < SOFT_QP_BLOCK; n++) {
@@ -48,12 +50,14 @@ int soft_qp_number_take(struct soft_qp *qp) {
 }
 
 void soft_qp_number_return(struct soft_qp *qp) {
+    soft_assert_locked();
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         if (soft_qp_blocks[b]->block == qp->ibv.qp_num / SOFT_QP_BLOCK)
             st(soft_qp_blocks[b]->qps[qp->ibv.qp_num % SOFT_QP_BLOCK], NULL);
 }
 
 struct soft_qp *soft_qp_find(uint32_t qpn) {
+    soft_assert_locked();
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         if (soft_qp_blocks[b]->block == qpn / SOFT_QP_BLOCK)
             return ld(soft_qp_blocks[b]->qps[qpn % SOFT_QP_BLOCK]);
@@ -63,6 +67,7 @@ struct soft_qp *soft_qp_find(uint32_t qpn) {
 _Static_assert(SOFT_MAX_QP_BLOCKS *SOFT_QP_BLOCK == SOFT_SHM_PAGE_QPS, "each has its place");
 
 uint32_t soft_qp_place(uint32_t qpn) {
+    soft_assert_locked();
     unsigned b = 0;
     while (b + 1 < soft_qp_block_count && soft_qp_blocks[b]->block != qpn / SOFT_QP_BLOCK)
         b++;
@@ -71,6 +76,7 @@ uint32_t soft_qp_place(uint32_t qpn) {
 
 /* The blocks' names belong to the engine; without it the numbers are void. Control lock. */
 void soft_qp_numbers_reset(void) {
+    soft_assert_locked();
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         free(soft_qp_blocks[b]);
     soft_qp_block_count = 0;
@@ -81,6 +87,7 @@ void soft_qp_numbers_forked(void) {
 }
 
 void soft_qp_each(void (*then)(struct soft_qp *qp)) {
+    soft_assert_locked();
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
@@ -96,5 +103,6 @@ static void pass_lock(struct soft_qp *qp) {
 
 /* Every lock holder of before is gone once each lock was free or taken anew. */
 void soft_qp_quiesce(void) {
+    soft_assert_locked();
     soft_qp_each(pass_lock);
 }

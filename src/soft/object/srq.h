@@ -46,7 +46,7 @@ static inline void srq_taken(struct soft_srq *srq) {
         srq->rq.head++;
 }
 
-/* Takes the next receive of a shared queue into out. False: none. qp->lock held. */
+/* Takes the next receive of a shared queue into out, which is of a queue pair that is locked. False: none. */
 static inline bool soft_srq_take(struct soft_srq *srq, struct soft_rqe *out) {
     struct soft_recv_queue *rq = &srq->rq;
     bool low = false;

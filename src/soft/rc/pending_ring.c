@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/object/qp.h"
@@ -52,6 +53,7 @@ static void make_room(struct soft_qp *qp) {
 }
 
 bool soft_pending_ring_keep(struct soft_qp *qp, const struct soft_pending_ring *pending) {
+    soft_assert_locked();
     struct soft_pending_ring *older, *next, *kept = malloc(sizeof *kept);
     if (!kept)
         return false;
@@ -73,6 +75,7 @@ static bool fits(const struct soft_qp *qp, const struct soft_pending_ring *pendi
 }
 
 bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
+    soft_assert_locked();
     struct soft_pending_ring *pending;
     bool found = false, unknown = false;
     if (qp->peer->pid <= 0 && !qp->peer->greeted)
@@ -94,12 +97,14 @@ bool soft_pending_ring_take(struct soft_qp *qp, struct soft_pending_ring *out) {
 }
 
 void soft_pending_ring_drop_all(struct soft_qp *qp) {
+    soft_assert_locked();
     struct soft_pending_ring *pending, *next;
     cds_list_for_each_entry_safe(pending, next, &qp->pending_rings, link)
         drop(pending);
 }
 
 void soft_pending_ring_peer_gone(const struct soft_peer *peer) {
+    soft_assert_locked();
     struct soft_pending_ring *pending, *next;
     for (unsigned b = 0; b < soft_qp_block_count && peer->pending_rings > 0; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK && peer->pending_rings > 0; i++) {

@@ -181,6 +181,7 @@ static void *copier(void *arg) {
 }
 
 void soft_process_copy_if_wanted(void) {
+    soft_assert_locked();
     if (!atomic_load_explicit(&wanted, memory_order_relaxed))
         return;
     atomic_store(&wanted, false);
@@ -376,6 +377,7 @@ static bool in_use(const void *addr, size_t bytes) {
 }
 
 void soft_process_copy_wait_memory(const void *addr, size_t bytes) {
+    soft_assert_locked();
     if (!in_use(addr, bytes))
         return;
     soft_unlock();

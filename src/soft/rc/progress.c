@@ -46,6 +46,7 @@ static __attribute__((noinline)) void receive_elsewhere(struct soft_qp *qp, stru
 }
 
 void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
+    spin_assert_held(&qp->lock);
     assert_kept(qp);
     st(qp->attention, false);
     soft_tsan_observe(qp->ibv.qp_num);

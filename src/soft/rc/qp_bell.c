@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/uncancelled.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -73,6 +74,7 @@ static void hear(struct soft_qp *qp) {
 }
 
 bool soft_bells_hear(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
     UNCANCELLED;
     struct epoll_event events[SOFT_BELLS];
     if (atomic_load_explicit(&cq->bells, memory_order_acquire) == 0)
@@ -192,6 +194,7 @@ static bool is_expected(const struct soft_peer *peer, const struct soft_qp *qp, 
 }
 
 void soft_qp_bell_on_message(struct soft_peer *peer, const void *data, size_t bytes, int *file) {
+    soft_assert_locked();
     struct bell_msg msg;
     if (bytes != sizeof msg || !file || !peer->own || !soft_untrusted_fd_bell(*file))
         return;
@@ -210,6 +213,7 @@ void soft_qp_bell_on_message(struct soft_peer *peer, const void *data, size_t by
 }
 
 void soft_qp_bell_close(struct soft_qp *qp) {
+    soft_assert_locked();
     struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
     spin_lock(&qp->lock);
     int in = qp->bell_in - 1, out = qp->bell_out - 1;

@@ -37,6 +37,7 @@ static struct soft_timer timer;
 
 /* qp->lock. True when the head send has to die. */
 static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
+    spin_assert_held(&qp->lock);
     struct soft_ring *tx = ld(qp->tx);
     if (!tx || ld(tx->rx.dark)) { /* no process answers for the destination number */
         if (qp->attr.timeout == 0)
@@ -62,6 +63,7 @@ static enum ibv_wc_status patience(struct soft_qp *qp, uint64_t now) {
 
 /* qp->lock. True: an unreliable message that waits for so long may be dropped. */
 static bool loses_patience(struct soft_qp *qp, uint64_t now) {
+    spin_assert_held(&qp->lock);
     if (qp->stall_since_ns == 0 || qp->stall_acked != qp->sq_next) {
         qp->stall_since_ns = now;
         qp->stall_acked = qp->sq_next;

@@ -10,6 +10,7 @@
  * Owner: the QP's lock.
  */
 #include "base/uncancelled.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
 
@@ -276,6 +277,7 @@ static enum soft_outcome transmit_next(struct soft_qp *qp, struct soft_ring *rin
 
 /* qp->lock. MPA's listener sends no frame before it has one: on a real one the dialer may take it for a part of the answer. */
 static __attribute__((noinline)) bool may_speak(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     const struct soft_ring *rx = ld(qp->rx);
     if (!qp->second)
         return true;
@@ -368,6 +370,7 @@ void soft_qp_flush_ack(struct soft_qp *qp) {
 
 /* Of any number: an application may have given one that is not its own. */
 void soft_qp_acknowledge(uint32_t qpn) {
+    soft_assert_locked();
     struct soft_qp *qp = soft_qp_find(qpn);
     if (!qp)
         return;
@@ -377,5 +380,6 @@ void soft_qp_acknowledge(uint32_t qpn) {
 }
 
 void soft_qp_bell_receiver(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     bell_after(qp, qp->peer_recv_armed);
 }

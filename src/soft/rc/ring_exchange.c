@@ -21,6 +21,7 @@
 
 #include "base/memory_file.h"
 #include "soft/fault/inject.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/peer_queue.h"
@@ -127,6 +128,7 @@ static void take_pending_ring(struct soft_qp *qp) {
 }
 
 int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *peer) {
+    soft_assert_locked();
     struct soft_ring *ring;
     struct soft_told *told = &soft_shm_page->told[soft_qp_place(qp->ibv.qp_num)];
     st(told->pos, 0);
@@ -178,6 +180,7 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
 }
 
 void soft_ring_exchange_close(struct soft_qp *qp) {
+    soft_assert_locked();
     soft_qp_bell_close(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
@@ -269,6 +272,7 @@ static void on_keys(struct soft_peer *peer, const struct keys_msg *msg, int fd) 
 
 void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const void *data,
                                    size_t bytes, int fd) {
+    soft_assert_locked();
     struct link_msg link;
     struct keys_msg keys;
     if (type == SOFT_MSG_LINK && bytes == sizeof link) {
@@ -282,6 +286,7 @@ void soft_ring_exchange_on_message(struct soft_peer *peer, uint32_t type, const 
 
 /* A thread that is using a QP holds the QP's lock: it is done when this has taken that lock. */
 void soft_ring_exchange_put_fences(struct soft_peer *peer) {
+    soft_assert_locked();
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);
@@ -295,6 +300,7 @@ void soft_ring_exchange_put_fences(struct soft_peer *peer) {
 }
 
 void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
+    soft_assert_locked();
     announce_keys(peer);
     soft_region_exchange_announce(peer);
     for (struct soft_qp *qp = peer->qps, *next; qp; qp = next) {
@@ -305,6 +311,7 @@ void soft_ring_exchange_on_greeting(struct soft_peer *peer) {
 }
 
 void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
+    soft_assert_locked();
     struct soft_qp *next;
     soft_pending_ring_peer_gone(peer);
     for (struct soft_qp *qp = peer->qps; qp; qp = next) {
@@ -320,6 +327,7 @@ void soft_ring_exchange_on_peer_gone(struct soft_peer *peer) {
 
 /* A peer gave us something while a CQ of ours was armed, or waits for our acknowledgement. */
 void soft_ring_exchange_on_bell(struct soft_peer *peer) {
+    soft_assert_locked();
     /* One bell for all of a peer's QPs: those with nothing to do cost a look, not a lock. */
     for (struct soft_qp *qp = peer->qps; qp; qp = qp->peer_next)
         if (soft_qp_has_work(qp) || ld(qp->unretired) || ld(qp->rx_word) != ld(qp->rx_pos) ||

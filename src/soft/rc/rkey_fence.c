@@ -143,6 +143,7 @@ void soft_rkey_fence_wait_qp(struct soft_qp *qp) {
 
 /* Control lock. Notes the peers that are inside. */
 static bool note(struct soft_pd *pd) {
+    soft_assert_locked();
     bool any = false;
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
@@ -157,6 +158,7 @@ static bool note(struct soft_pd *pd) {
 
 /* Control lock. Whether one of them still is. */
 static bool any_inside(struct soft_pd *pd, bool last) {
+    soft_assert_locked();
     bool any = false;
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK && (last || !any); i++) {
@@ -176,6 +178,7 @@ static bool any_inside(struct soft_pd *pd, bool last) {
  * meanwhile: QPs come and go; a later note of another call is as good, for a peer that has left since is not inside.
  */
 void soft_rkey_fence_wait(struct soft_pd *pd) {
+    soft_assert_locked();
     soft_fence_all();
     uint64_t deadline = soft_now_ns() + CALL_WAIT_NS;
     bool last = false;

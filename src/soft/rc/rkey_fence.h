@@ -15,7 +15,7 @@ struct soft_rkey_wait;
 
 /*
  * No peer is inside memory that it reached through this QP, or through any of pd's QPs. Both wait, a bounded
- * time. The first without a lock; the second with the control lock, which it gives up meanwhile.
+ * time. The first needs no lock; the second gives up the control lock meanwhile, which its caller has.
  */
 void soft_rkey_fence_wait_qp(struct soft_qp *qp);
 void soft_rkey_fence_wait(struct soft_pd *pd);

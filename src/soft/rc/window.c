@@ -13,6 +13,7 @@
 
 #include <stdatomic.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/keys.h"
@@ -138,6 +139,7 @@ bool soft_mw_invalidate_local(struct soft_qp *qp, struct soft_wqe *wqe) {
 }
 
 void soft_mw_forget(struct soft_qp *qp) {
+    soft_assert_locked();
     for (uint32_t i = 1; i < SOFT_MAX_MR && ld(qp->windows); i++) {
         struct soft_mr *mr = atomic_load(&soft_mr_table[i]);
         if (!mr || !mr->window || ld(mr->window->qp) != qp)

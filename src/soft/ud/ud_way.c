@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
@@ -50,6 +51,7 @@ static int ring_create(uint32_t from, uint32_t to, struct soft_ud_ring **out) {
 }
 
 void soft_ud_way_free(struct soft_ud *ud, struct soft_ud_way *way, bool tell) {
+    soft_assert_locked();
     if (way->ring && tell && soft_peer_alive(way->peer)) {
         struct soft_ud_msg msg = {.from_qpn = ud->qp->ibv.qp_num, .to_qpn = way->qpn};
         soft_peer_send(way->peer, SOFT_MSG_UD_CLOSE, &msg, sizeof msg, -1);
@@ -88,6 +90,7 @@ static void way_add(struct soft_ud *ud, struct soft_ud_way *way) {
 }
 
 void soft_ud_way_open(struct soft_ud *ud, uint32_t qpn) {
+    soft_assert_locked();
     unsigned at;
     struct soft_ud_way *way = way_find(ud, qpn, &at);
     if (way && way->ring && !atomic_load(&way->ring->rx.down))
@@ -118,6 +121,7 @@ void soft_ud_way_open(struct soft_ud *ud, uint32_t qpn) {
 }
 
 void soft_ud_way_lost(struct soft_ud *ud, struct soft_ud_way *way) {
+    soft_assert_locked();
     spin_lock(&ud->qp->lock);
     struct soft_ud_ring *ring = way->ring;
     way->ring = NULL;
@@ -134,6 +138,7 @@ void soft_ud_way_lost(struct soft_ud *ud, struct soft_ud_way *way) {
 }
 
 void soft_ud_way_on_answer(struct soft_peer *peer, uint32_t type, const struct soft_ud_msg *msg) {
+    soft_assert_locked();
     struct soft_qp *qp = soft_qp_find(msg->from_qpn);
     unsigned at;
     struct soft_ud_way *way = qp && qp->ud ? way_find(qp->ud, msg->to_qpn, &at) : NULL;

@@ -195,6 +195,7 @@ void soft_reader_free(struct soft_cq *cq) {
 
 /* poll_lock. The ring itself never shrinks: a thread that pushes may have looked for room under the old limit. */
 static struct ibv_wc *ring_replace(struct soft_cq *cq, struct ibv_wc *ring, uint32_t capacity) {
+    spin_assert_held(&cq->poll_lock);
     struct ibv_wc *unused = ring;
     spin_lock(&cq->ring_lock);
     if (capacity > cq->ring_capacity) {
@@ -215,6 +216,7 @@ static struct ibv_wc *ring_replace(struct soft_cq *cq, struct ibv_wc *ring, uint
  * already. Those of this QP are moved into the ring, until it holds more than cqe.
  */
 static void collect(struct soft_cq *cq, struct soft_qp *qp, uint32_t cqe) {
+    spin_assert_held(&cq->poll_lock);
     struct ibv_wc wc[AT_ONCE];
     bool armed = ld(cq->armed) != 0;
     for (bool more = true; more && ld(cq->ring_count) <= cqe;) {

@@ -42,6 +42,7 @@ static unsigned sockets_to_sleep_on(const struct soft_cq *cq) {
 
 /* qp->lock. The next poll reads it. Not now, for want of a receive: the engine asks again. */
 static void heat(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     if (ld(qp->rx_stalled)) {
         soft_tcp_cool(qp);
         return;
@@ -54,6 +55,7 @@ static void heat(struct soft_qp *qp) {
 
 /* qp->lock. One of many: polls read it when the CQ's set says that something came. */
 static void heat_one_of_many(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     if (ld(qp->rx_stalled))
         soft_tcp_cool(qp);
     else
@@ -69,6 +71,7 @@ static void each_of(struct soft_qp *qp, void (*then)(struct soft_qp *)) {
 
 /* poll_lock. */
 static void each_socket(struct soft_cq *cq, void (*then)(struct soft_qp *)) {
+    spin_assert_held(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++)
         if (ld(cq->polled[i].qp->has_socket))
             each_of(cq->polled[i].qp, then);
@@ -79,6 +82,7 @@ static void each_socket(struct soft_cq *cq, void (*then)(struct soft_qp *)) {
  * whatever polls would ask.
  */
 static void sleep_on_sockets_end(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
     struct soft_qp *ready[SOCKETS];
     if (cq->crowd_sleeps)
         each_socket(cq, heat_one_of_many);

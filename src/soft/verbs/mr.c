@@ -93,6 +93,7 @@ int soft_dealloc_pd(struct ibv_pd *ibpd) {
 
 /* The region that covers [addr, addr + length) whole, or -1. Control lock. */
 static int region_of(const uint8_t *addr, size_t length) {
+    soft_assert_locked();
     for (int i = 0; i < SOFT_MAX_REGIONS; i++) {
         const struct soft_region *r = &soft_regions[i];
         if (r->addr && addr >= r->addr && length <= r->bytes &&
@@ -104,6 +105,7 @@ static int region_of(const uint8_t *addr, size_t length) {
 
 /* Control lock. Takes a free index and a fresh key; the caller shows it. */
 int soft_mr_insert(struct soft_mr *mr) {
+    soft_assert_locked();
     uint32_t key;
     int err = soft_mr_index_take(mr->window || (mr->access & SOFT_REMOTE_ACCESS) != 0, &key);
     if (err != 0)
@@ -148,6 +150,7 @@ int soft_mr_check(const struct soft_pd *pd, void *addr, size_t length, uint64_t 
 }
 
 void soft_mr_describe(struct soft_mr *mr, void *addr, size_t length, uint64_t iova, int access) {
+    soft_assert_locked();
     mr->ibv.addr = addr;
     mr->ibv.length = length;
     mr->start = iova;
@@ -270,6 +273,7 @@ void soft_mr_withdraw(struct soft_mr *mr) {
 }
 
 void soft_mr_remove(struct soft_mr *mr) {
+    soft_assert_locked();
     atomic_store_explicit(&soft_mr_table[mr->index], NULL, memory_order_release);
     soft_mr_index_free();
     soft_mr_withdraw(mr);

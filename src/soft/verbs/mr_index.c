@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <sys/random.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/object/mr.h"
 
 #define LIMIT_FIRST 4096u
@@ -71,6 +72,7 @@ static uint32_t find_index(bool hidden) {
 }
 
 int soft_mr_index_take(bool hidden, uint32_t *key) {
+    soft_assert_locked();
     uint32_t random;
     if (alive >= limit / 2 && limit < SOFT_MAX_MR)
         limit *= 2;
@@ -85,6 +87,7 @@ int soft_mr_index_take(bool hidden, uint32_t *key) {
 }
 
 void soft_mr_index_free(void) {
+    soft_assert_locked();
     alive--;
 }
 

@@ -47,6 +47,7 @@ static void look_after(struct soft_cq *cq) {
 
 /* poll_lock held. Messages that have arrived by now are moved into the ring. */
 static void collect(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++) {
         if (soft_qp_has_any_work(cq->polled[i].qp))
             soft_qp_progress(cq->polled[i].qp);
@@ -72,6 +73,7 @@ static void fire_for_untaken(struct soft_cq *cq) {
  * another CQ that shares it that bells are enough.
  */
 static void set_armed(struct soft_cq *cq, uint32_t want) {
+    spin_assert_held(&cq->poll_lock);
     uint32_t old = atomic_load(&cq->armed);
     bool wider = (old & SOFT_ARMED_SOLICITED) && want == SOFT_ARMED_ANY;
     bool bells = cq->on_bells && !(old & SOFT_ARMED_WITH_BELLS);
@@ -90,6 +92,7 @@ static void set_armed(struct soft_cq *cq, uint32_t want) {
  * that is connected later is so behind the arming.
  */
 static bool hears_processes(const struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
     for (unsigned i = 0; i < cq->qp_count; i++)
         if (!ld(cq->polled[i].qp->has_socket))
             return true;

@@ -141,6 +141,7 @@ static inline bool short_way(const struct soft_qp *qp, const struct soft_cq *cq)
 /* qp->lock held. */
 static inline __attribute__((always_inline)) int
 serve_inline(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&qp->lock);
     int n = 0;
     if (__builtin_expect(short_way(qp, cq), 1)) {
         /* Completed sends go first: otherwise a small array would only ever hold receives. */
@@ -166,6 +167,7 @@ static __attribute__((noinline)) int serve_locked(struct soft_qp *qp, struct sof
  * held, which orders the reads here.
  */
 static inline __attribute__((always_inline)) void fetch_answer(const struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     struct soft_ring *ring = ld(qp->tx);
     if (!ring)
         return;
@@ -178,6 +180,7 @@ static inline __attribute__((always_inline)) void fetch_answer(const struct soft
 static inline __attribute__((always_inline)) int serve_held(struct soft_qp *qp, struct soft_cq *cq,
                                                             struct ibv_wc *wc, int ne,
                                                             const bool many, const bool only) {
+    spin_assert_held(&qp->lock);
     /* Older completions of this QP may wait in the CQ's ring, and have to be taken first. */
     if (__builtin_expect(atomic_load_explicit(&cq->ring_count, memory_order_acquire) != 0, 0)) {
         spin_unlock(&qp->lock);
@@ -219,6 +222,7 @@ static inline int serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *w
 }
 
 int soft_serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&cq->poll_lock);
     return serve_one_of(qp, cq, wc, ne, true, false);
 }
 
@@ -262,6 +266,7 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
 /* Serves the hot QPs from i up to end. poll_lock held. */
 static inline __attribute__((always_inline)) int
 progress_hot(struct soft_cq *cq, unsigned i, unsigned end, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&cq->poll_lock);
     int n = 0;
     for (; i < end; i++) {
         struct soft_qp *qp = cq->polled[i].qp;
@@ -315,6 +320,7 @@ static __attribute__((noinline)) int progress_behind(struct soft_cq *cq, struct 
  */
 static __attribute__((noinline)) int progress_listening(struct soft_cq *cq, struct ibv_wc *wc,
                                                         int ne) {
+    spin_assert_held(&cq->poll_lock);
     bool first = ld(cq->idle_polls) % 2 == 0;
     int n = first ? soft_progress_told(cq, wc, ne) : 0;
     if (n < ne)
@@ -340,6 +346,7 @@ static inline __attribute__((always_inline)) int progress_only(struct soft_cq *c
 
 /* poll_lock held. */
 static inline int progress_polled(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&cq->poll_lock);
     if (__builtin_expect((cq->arrival_lines | cq->first) != 0, 0))
         return cq->arrival_lines ? progress_listening(cq, wc, ne) : progress_behind(cq, wc, ne);
     if (__builtin_expect(cq->hot_count > SOFT_MANY, 0))
@@ -369,6 +376,7 @@ static __attribute__((noinline)) int progress_crowd(struct soft_cq *cq, struct i
 
 /* poll_lock held. */
 static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&cq->poll_lock);
     if (__builtin_expect(ld(cq->warm) != NULL, 0))
         soft_cq_pollset_take_warm(cq);
     if (__builtin_expect(soft_tcp_is_crowd(cq), 0))

@@ -3,6 +3,7 @@
 #include "soft/verbs/poll_in_order.h"
 
 #include "soft/fault/inject.h"
+#include "soft/ipc/spinlock.h"
 #include "soft/object/cq.h"
 #include "soft/object/qp.h"
 #include "soft/object/ring.h"
@@ -42,6 +43,7 @@ static inline uint32_t take_messages(struct soft_qp *qp, struct sink *sink, uint
 }
 
 int soft_serve_in_order(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&qp->lock);
     struct sink sink = {.cq = cq, .wc = wc, .ne = ne};
     if (ld(cq->dead) || soft_fault_active())
         return 0;

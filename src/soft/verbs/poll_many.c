@@ -53,6 +53,7 @@ static int look_at_some(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
 
 /* Then serves QPs whose ring has a message, from behind the QP that filled the poll before. poll_lock held. */
 int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    spin_assert_held(&cq->poll_lock);
     if (ld(cq->idle_polls) % LISTEN_EVERY == 0)
         soft_cq_pollset_listen(cq);
     int n = look_at_some(cq, wc, ne);

@@ -339,6 +339,7 @@ static void leave(struct soft_qp *qp) {
 }
 
 void soft_post_recorded(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     send_recorded(qp);
     leave(qp);
 }

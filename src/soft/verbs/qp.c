@@ -180,6 +180,7 @@ fail:
  * purged for good.
  */
 void soft_qp_leave_cqs(struct soft_qp *qp, bool purge) {
+    soft_assert_locked();
     struct soft_cq *recv_cq = soft_cq_of(qp->ibv.recv_cq), *send_cq = soft_cq_of(qp->ibv.send_cq);
     soft_cq_pollset_remove(recv_cq, qp, false);
     if (send_cq != recv_cq)
@@ -188,6 +189,7 @@ void soft_qp_leave_cqs(struct soft_qp *qp, bool purge) {
 }
 
 void soft_qp_end_traffic(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
         soft_qp_fail(qp);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/mr.h"
@@ -26,6 +27,7 @@ static uint8_t at_most(uint8_t value, uint8_t most) {
 /* Below is what the others have, with values that never give up: TCP does that. */
 int soft_qp_up(struct soft_qp *qp, struct soft_peer *peer, uint32_t remote_qpn,
                uint8_t responder_resources, uint8_t initiator_depth, bool listener) {
+    soft_assert_locked();
     if (qp->state != IBV_QPS_INIT || ld(qp->rx))
         return EINVAL;
     qp->attr.dest_qp_num = remote_qpn;
@@ -48,6 +50,7 @@ int soft_qp_up(struct soft_qp *qp, struct soft_peer *peer, uint32_t remote_qpn,
 }
 
 void soft_qp_end(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     bool up = qp->state == IBV_QPS_RTS; /* the poller may find an error at any moment */
     spin_unlock(&qp->lock);
@@ -61,6 +64,7 @@ void soft_qp_end(struct soft_qp *qp) {
  * RTS without a connection is impossible.
  */
 int soft_iwarp_modify(struct soft_qp *qp, const struct ibv_qp_attr *attr, int mask) {
+    soft_assert_locked();
     enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
     bool early = qp->state == IBV_QPS_INIT && (to == IBV_QPS_INIT || to == IBV_QPS_RTR);
     bool late = qp->state == IBV_QPS_RTS && (to == IBV_QPS_RTR || to == IBV_QPS_RTS);

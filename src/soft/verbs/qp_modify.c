@@ -94,6 +94,7 @@ static void merge(struct ibv_qp_attr *to, const struct ibv_qp_attr *from, int ma
 
 /* Control lock. The QP forgets everything but its number and its queues' memory. */
 static void reset(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     if (qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_ERR)
         soft_qp_fail(qp);
@@ -136,6 +137,7 @@ static void link_show(struct soft_qp *qp) {
 }
 
 void soft_qp_to_error(struct soft_qp *qp) {
+    soft_assert_locked();
     spin_lock(&qp->lock);
     bool fell = qp->state == IBV_QPS_ERR;
     soft_qp_fail(qp);
@@ -176,6 +178,7 @@ static bool leads_nowhere(const struct soft_qp *qp, const struct ibv_qp_attr *at
 
 /* control lock */
 static void back_to_reset(struct soft_qp *qp) {
+    soft_assert_locked();
     /* Before the CQs are left, so that a poller may still meet the QP in ERR: a reset tells of no last receive. */
     spin_lock(&qp->lock);
     qp->last_wqe_told |= qp->state != IBV_QPS_ERR;

@@ -108,7 +108,8 @@ static void cut_off_what_there_is(uint64_t *seed) {
     }
 }
 
-static void odd_messages(struct soft_peer *peer, uint64_t *seed) {
+/* The queue pair's lock is given up meanwhile, where it is held, as its engine may wait for that with the other one. */
+static void odd_messages(struct soft_qp *qp, bool quiet, uint64_t *seed) {
     uint32_t words[16];
     int fd = -1;
     switch (hostile_random(seed) % 5) {
@@ -129,13 +130,19 @@ static void odd_messages(struct soft_peer *peer, uint64_t *seed) {
         words[i] = hostile_nasty(seed);
     words[0] %= 300; /* a region's index, often */
     static const size_t sizes[] = {0, 8, 24, 32, 16, 40};
-    (void)soft_peer_send(peer, hostile_random(seed) % 9, words, sizes[hostile_random(seed) % 6],
-                         fd);
+    if (quiet)
+        spin_unlock(&qp->lock);
+    soft_lock();
+    (void)soft_peer_send(qp->link_peer, hostile_random(seed) % 9, words,
+                         sizes[hostile_random(seed) % 6], fd);
+    soft_unlock();
+    if (quiet)
+        spin_lock(&qp->lock);
     if (fd >= 0)
         close(fd);
 }
 
-static void one_act(struct sv_end *e, uint64_t *seed) {
+static void one_act(struct sv_end *e, bool quiet, uint64_t *seed) {
     struct soft_qp *qp = soft_qp_of(e->qp);
     switch (hostile_random(seed) % 16) {
     case 0:
@@ -165,7 +172,7 @@ static void one_act(struct sv_end *e, uint64_t *seed) {
         cut_off_what_there_is(seed);
         break;
     case 12:
-        odd_messages(qp->link_peer, seed);
+        odd_messages(qp, quiet, seed);
         break;
     case 13:
         soft_qp_kick(qp);
@@ -200,7 +207,7 @@ static void peer(int fd) {
     if (quiet)
         spin_lock(&qp->lock); /* its own engine shall not correct it */
     for (unsigned acts = hostile_random(&seed) % 4000; acts; acts--)
-        one_act(&e, &seed);
+        one_act(&e, quiet, &seed);
     if (hostile_random(&seed) % 4 == 0) {
         if (quiet)
             spin_unlock(&qp->lock);
