@@ -6,8 +6,8 @@
 
 #include "soft/iwarp/stock.h"
 
-#define INBOX_BYTES 65536u
-#define SPARE_MAX 64u /* more threads than this seldom read at a time */
+#define INBOX_BYTES (72u << 10) /* so that a message of 64 KiB and what is around it are one read */
+#define SPARE_MAX 64u           /* more threads than this seldom read at a time */
 
 static struct iwarp_stock stock = {
     .bytes = INBOX_BYTES, .kept_max = SPARE_MAX, .lent_max = UINT_MAX};

@@ -16,10 +16,12 @@
 #define AREA (1u << 20)
 
 static struct tcp_pair p;
-static atomic_uint calls, bytes_sent;
+static atomic_uint calls, bytes_sent, reads;
 static _Thread_local unsigned with_payload; /* of this thread */
 
 static void count(long number, ssize_t n) {
+    if (n > 0 && (number == SYS_recvfrom || number == SYS_recvmsg))
+        atomic_fetch_add(&reads, 1);
     if (n <= 0 || (number != SYS_sendto && number != SYS_sendmsg))
         return;
     atomic_fetch_add(&calls, 1);
@@ -239,6 +241,52 @@ TEST_WITH(NULL, shut, a_key_is_taken_back_without_a_question) {
         rkey = ibv_inc_rkey(rkey);
     }
     assert_int_equal(soft_dealloc_mw(mw), 0);
+}
+
+/* Messages to and fro, each taken by a first poll: an end acknowledges in the call that sends its own message. */
+TEST_WITH(NULL, shut, an_acknowledgement_goes_with_the_answer) {
+    enum { ROUNDS = 64 };
+    struct ibv_wc wc;
+    tcp_open(&p, &(struct tcp_options){.o = {.cqe = 2 * ROUNDS}, .crc = true, .extended = true});
+    soft_lock(); /* the engine has no turn */
+    atomic_store(&calls, 0);
+    for (unsigned k = 0; k < ROUNDS; k++) {
+        assert_int_equal(sv_recv(&p.b, k, 0, 64), 0);
+        assert_int_equal(sv_recv(&p.a, k, 0, 64), 0);
+        assert_int_equal(sv_send(&p.a, k, 0, 64, IBV_SEND_SIGNALED), 0);
+        while (ibv_poll_cq(p.b.rcq, 1, &wc) == 0)
+            continue;
+        assert_int_equal(sv_send(&p.b, k, 0, 64, IBV_SEND_SIGNALED), 0);
+        while (ibv_poll_cq(p.a.rcq, 1, &wc) == 0)
+            continue;
+    }
+    unsigned made = atomic_load(&calls);
+    soft_unlock();
+    assert_in_range(made, 2 * ROUNDS, 2 * ROUNDS + ROUNDS / 8);
+    for (unsigned k = 0; k < ROUNDS; k++) {
+        tcp_expect(p.a.scq, k, IBV_WC_SUCCESS);
+        tcp_expect(p.b.scq, k, IBV_WC_SUCCESS);
+    }
+}
+
+/* Best of some tries, as the socket may have less room at first. */
+TEST_WITH(NULL, shut, a_message_of_64_kib_is_one_read) {
+    enum { BYTES = 65536 };
+    struct ibv_wc wc;
+    tcp_open(&p, &(struct tcp_options){.o = {.bytes = BYTES}, .crc = true, .extended = true});
+    unsigned best = UINT32_MAX;
+    for (unsigned k = 0; k < 50 && best > 1; k++) {
+        assert_int_equal(sv_recv(&p.b, k, 0, BYTES), 0);
+        soft_lock(); /* the engine has no turn */
+        atomic_store(&reads, 0);
+        assert_int_equal(sv_send(&p.a, k, 0, BYTES, IBV_SEND_SIGNALED), 0);
+        while (ibv_poll_cq(p.b.rcq, 1, &wc) == 0)
+            continue;
+        best = atomic_load(&reads) < best ? atomic_load(&reads) : best;
+        soft_unlock();
+        tcp_expect(p.a.scq, k, IBV_WC_SUCCESS);
+    }
+    assert_int_equal(best, 1);
 }
 
 /* By the engine: nobody polls the sender's CQs. */
