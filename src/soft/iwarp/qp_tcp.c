@@ -59,7 +59,8 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     tcp->turns++;
     tcp->sink = sink;
     tcp->send_held = tcp->take_held = false;
-    tcp->ack_held = tcp->ack_held && tcp->answer_at != qp->answer_tail; /* a message took them along */
+    tcp->ack_held =
+        tcp->ack_held && tcp->answer_at != qp->answer_tail; /* a message took them along */
     bool dark = soft_tcp_is_dark(qp, sink), moved = !dark && soft_tcp_receive(qp);
     tcp->mute = tcp->mute && tcp->rx.frames == 0;
     if (tcp->error != 0 && !moved && !tcp->down)
