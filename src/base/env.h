@@ -28,7 +28,7 @@ struct sluice_env {
     int (*resolve)(void *arg, const char *host, struct sockaddr_storage *out, unsigned max,
                    unsigned *count);
     /*
-     * The same, of what this host knows by itself: asks no server, so that it does not wait. It is asked of names that
+     * Looks up what this host knows by itself: asks no server, so that it does not wait. It is asked of names that
      * wait because all lookups by servers that may be under way are. NULL: numbers and /etc/hosts; with a
      * `resolve` of one's own, nothing.
      */

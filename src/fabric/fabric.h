@@ -255,7 +255,7 @@ struct fabric_ops {
     void *(*mem_alloc)(size_t bytes);
     void (*mem_free)(void *addr, size_t bytes);
     /*
-     * The same of pages of 1 << page_log2 bytes that the system keeps apart for that; bytes is a
+     * mem_alloc() of pages of 1 << page_log2 bytes that the system keeps apart for that; bytes is a
      * multiple of theirs. Given back by mem_free. Fails where there are none; may be NULL.
      */
     void *(*mem_alloc_huge)(size_t bytes, unsigned page_log2);

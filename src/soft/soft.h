@@ -70,7 +70,7 @@ void soft_srq_newest_first(struct ibv_srq *srq);
 #define SOFT_FRAMED_SIGNALED (1u << 31)
 int soft_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1, const uint8_t *from,
                      uint32_t bytes, uint64_t wr_id);
-/* The same of up to SOFT_WORDS words and nothing else, between two processes of one host alone. */
+/* Posts up to SOFT_WORDS words and nothing else, between two processes of one host alone. */
 #define SOFT_WORDS 14u
 int soft_post_words(struct ibv_qp *qp, const uint64_t *words, unsigned count, bool signalled,
                     uint64_t wr_id);

@@ -9,6 +9,7 @@ cd "$root" || exit 1
 
 # With all that lies below them.
 folders='include src'
+code='include src tests tools bench examples'
 pages='docs'
 files='CONTRIBUTING.md README.md'
 
@@ -42,7 +43,17 @@ found=$(awk '
         }
         look(text)
     }' "${names[@]}") || exit 1
-[[ -z $found ]] && exit 0
-echo "$found" >&2
-echo "plain_words_doc: name the thread, peer, process, user or application instead" >&2
-exit 1
+failed=0
+if [[ -n $found ]]; then
+    echo "$found" >&2
+    echo "plain_words_doc: name the thread, peer, process, user or application instead" >&2
+    failed=1
+fi
+
+# A comment stands for itself: it does not send its reader to the one above.
+# shellcheck disable=SC2086
+if grep -rnE '(/\*+|^ *\*) (The same|The others|As above)([^a-z]|$)' --include='*.[ch]' $code >&2; then
+    echo "plain_words_doc: say what it is that is the same" >&2
+    failed=1
+fi
+exit $failed

@@ -28,7 +28,7 @@ struct soft_fault_way {     /* the two ends: a process of this host, or a TCP co
 /* Of an id's (or, without one, the process's) next message. True: lost, or taken to be sent later. */
 bool soft_fault_message(struct soft_fault_id *id, struct soft_fault_way way, uint32_t type,
                         const void *msg, size_t bytes);
-/* The same for a message that arrived, for this id or for none: lost, or kept to be delivered later. */
+/* Of a message that arrived, for this id or for none. True: lost, or kept to be delivered later. */
 bool soft_fault_arrival(struct soft_fault_id *id, struct soft_fault_way way, uint32_t type,
                         const void *msg, size_t bytes);
 /* Whether something of this peer arrived and is yet to be heard; then its end is heard behind that. */

@@ -21,7 +21,7 @@ struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_an
 void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
                                const union soft_cm_wire_any *msg);
 /*
- * The same of one that came over TCP, for this listener. False: there is no room, and the caller keeps the connection.
+ * A REQ arrived over TCP, for this listener. False: there is no room, and the caller keeps the connection.
  */
 bool soft_cm_listen_on_tcp(struct soft_cm_id *listener, struct soft_cm_tcp *tcp,
                            const struct soft_cm_wire_req *req);

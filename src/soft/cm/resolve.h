@@ -9,7 +9,7 @@ struct soft_cm_id;
 
 /* Posts ROUTE_RESOLVED. 0 or an errno. Control lock held. */
 int soft_cm_resolve_route_locked(struct soft_cm_id *id);
-/* The same, of one that was begun before. */
+/* Posts ROUTE_RESOLVED for a resolution that was begun before. 0 or an errno. */
 int soft_cm_route_found(struct soft_cm_id *id);
 
 #endif

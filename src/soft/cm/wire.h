@@ -149,7 +149,7 @@ void soft_cm_wire_send_plain(struct soft_cm_id *id, enum soft_cm_wire_type type)
 /* Answers without a connection: refusal of a request, confirmation of an unknown disconnect. */
 void soft_cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum soft_cm_wire_type request,
                          bool port_known);
-/* The same of iWARP, as TCP would do it: reset if there is no listener, else the connection is closed. */
+/* Refuses a request of iWARP, as TCP would do it: reset if there is no listener, else the connection is closed. */
 void soft_cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset);
 /* Hands a received message of the right size to the connection it names. */
 void soft_cm_wire_deliver(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);

@@ -25,7 +25,7 @@ struct soft_abstract_socket {
 int soft_abstract_socket_bind(struct soft_abstract_socket *name, const char *text,
                               void (*accepted)(int fd));
 void soft_abstract_socket_unbind(struct soft_abstract_socket *name);
-/* The same, and the credentials of that process. */
+/* Connects to a name, and gives the credentials of that process. */
 int soft_name_reach(const char *text, struct ucred *who);
 
 /*

@@ -29,7 +29,7 @@ struct soft_names {
 /* Finds names of our user's processes that fit, as they were at some moment of the call. Gives the control lock up. */
 void soft_name_search_now(const struct soft_name_search *what, struct soft_names *found);
 /*
- * The same for callers that may not wait: -EINPROGRESS until it is known, and then 0, once. The caller asks again;
+ * soft_name_search_now() for callers that may not wait: -EINPROGRESS until it is known, then 0, once. The caller asks again;
  * soft_name_search_if_done() says when it is worth while.
  */
 int soft_name_search_ask(const struct soft_name_search *what, struct soft_names *found);

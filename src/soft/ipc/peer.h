@@ -75,7 +75,7 @@ void soft_peer_release(struct soft_peer *peer);
  * accept queue is full for the moment.
  */
 int soft_peer_by_name(const char *name, struct soft_peer **peer);
-/* The same only for our own user's: else -EPERM; *who is the owner of the name, which gets no greeting. */
+/* soft_peer_by_name() only for our own user's: else -EPERM; *who is the owner of the name, which gets no greeting. */
 struct ucred;
 int soft_peer_own_by_name(const char *name, struct ucred *who, struct soft_peer **peer);
 

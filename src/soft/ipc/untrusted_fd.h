@@ -51,7 +51,7 @@ void soft_untrusted_fd_close_all(struct soft_untrusted_fd_fds *fds, uint64_t who
 
 /* Our end of a bell: takes the rings, and closes what should not have come with them. False: there may be more. */
 bool soft_untrusted_fd_hear(int fd, uint64_t who);
-/* The same where a spin lock is held: nothing is closed here. False: a descriptor came, which no honest peer sends so. */
+/* Takes the rings where a spin lock is held: nothing is closed here. False: a descriptor came, as from no honest peer. */
 bool soft_untrusted_fd_hear_briefly(int fd, uint64_t who);
 /* And closes that end, whatever was put into it. */
 void soft_untrusted_fd_close_heard(int fd, uint64_t who);

@@ -20,7 +20,7 @@ struct soft_wqe;
 void soft_tcp_answer_last(struct soft_qp *qp);
 /* Sends a bounded number of bytes. True: the socket took some. An errno goes to tcp->error. */
 bool soft_tcp_transmit(struct soft_qp *qp);
-/* The same, but leaves a few frames for the next turn (tcp->gathered), which has to come soon. */
+/* soft_tcp_transmit() that leaves a few frames for the next turn (tcp->gathered), which has to come soon. */
 bool soft_tcp_gather(struct soft_qp *qp);
 /* All was sent, or the QP ends: takes back the memory that was lent for answers. */
 void soft_tcp_take_back_lent(struct soft_tcp *tcp);

@@ -25,7 +25,7 @@ static inline bool line_differs(const struct soft_cq *cq, uint32_t line) {
     return differ != 0;
 }
 #else
-/* The same in pieces of 16 bytes. The result is a hint only: take_word() reads the words again. */
+/* Compares in pieces of 16 bytes. The result is a hint only: take_word() reads the words again. */
 static inline bool line_differs(const struct soft_cq *cq, uint32_t line) {
     const volatile __m128i *told = (const volatile __m128i *)cq->boards[line];
     const __m128i *seen = (const __m128i *)cq->arrivals[line].seen.word;

@@ -117,7 +117,7 @@ static inline bool soft_qp_has_work(struct soft_qp *qp) {
     return ld(qp->attention) || answered(qp);
 }
 
-/* The same for callers that do not come again soon: any work that the peer left. */
+/* Whether there is any work that the peer left, for callers that do not come again soon. */
 static inline bool soft_qp_has_any_work(struct soft_qp *qp) {
     if (soft_qp_has_work(qp))
         return true;

@@ -43,7 +43,7 @@
 /* ---- mapped path -------------------------------------------------------------------------------- */
 
 /*
- * The same key once more: remembers where it leads. rkey_reach() checked its result, but the table may
+ * A key for the second time in a row: remembers where it leads. rkey_reach() checked its result, but the table may
  * have changed since, so all of it is checked again; `to` is where `at` lies.
  */
 static __attribute__((noinline)) void rkey_cache_take(struct soft_qp *qp, uint64_t at,

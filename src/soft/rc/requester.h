@@ -41,7 +41,7 @@ enum soft_outcome soft_run_local(struct soft_qp *qp, struct soft_wqe *wqe);
 /* The work request next in line cannot be transmitted: the QP ends when everything before it completed. */
 void soft_requester_broken(struct soft_qp *qp, struct soft_wqe *wqe);
 
-/* The same, of a fault plan's. */
+/* A fault plan breaks the work request next in line, with this status. */
 void soft_requester_break(struct soft_qp *qp, struct soft_wqe *wqe, enum ibv_wc_status status);
 
 /* Moves recorded work into the ring, as far as there is room, and publishes it. */

@@ -23,7 +23,7 @@ enum scatter_result soft_scatter_desc(struct soft_qp *qp, const struct soft_rqe 
                                       struct soft_ring *ring, unsigned count);
 void soft_copy_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
                      unsigned bytes);
-/* The same into memory of the application's; false: it was unmapped. */
+/* soft_copy_slots() into memory of the application's; false: it was unmapped. */
 bool soft_place_slots(struct soft_qp *qp, struct soft_ring *ring, unsigned offset, void *out,
                       unsigned bytes);
 

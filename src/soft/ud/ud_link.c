@@ -71,7 +71,7 @@ static void in_end(struct soft_ud *ud, unsigned at) {
     free(in);
 }
 
-/* The same after a last look into it. */
+/* Removes it after a last look into it. */
 static void in_remove(struct soft_ud *ud, unsigned at) {
     soft_qp_progress(ud->qp);
     in_end(ud, at);

@@ -27,7 +27,7 @@ int soft_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 /* ---- post_send.c ----------------------------------------------------------------------------- */
 
 int soft_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-/* The same, but all of them or none. 0 or an errno. */
+/* Posts all of them or none. 0 or an errno. */
 int soft_post_all(struct soft_qp *qp, struct ibv_send_wr *wr);
 /* qp->lock, which it gives back: sends requests that were recorded, the last part of a call that posts. */
 void soft_post_recorded(struct soft_qp *qp);

@@ -27,7 +27,7 @@ static inline void nothing_there(struct soft_qp *qp) {
         soft_qp_idle(qp);
 }
 
-/* The same for a QP that is looked at once in so many polls. */
+/* Nothing was there in a QP that is looked at once in so many polls. */
 static inline void nothing_there_lately(struct soft_qp *qp, unsigned polls) {
     polls += ld(qp->empty_polls);
     st(qp->empty_polls, polls);

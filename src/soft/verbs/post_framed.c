@@ -45,7 +45,7 @@ static inline void fill(struct soft_qp *qp, struct soft_ring *ring, uint64_t wor
     slot_send(qp, ring, HEADER + bytes, SOFT_F_FIRST | SOFT_F_LAST, 0);
 }
 
-/* The same in several slots, which become visible one by one. */
+/* Fills several slots, which become visible one by one. */
 static __attribute__((noinline)) void fill_wide(struct soft_qp *qp, struct soft_ring *ring,
                                                 uint64_t word0, uint64_t word1, const uint8_t *from,
                                                 uint32_t bytes) {

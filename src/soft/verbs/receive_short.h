@@ -64,7 +64,7 @@ static inline struct receive take_receive(struct soft_qp *qp, struct soft_reach 
 /* A thread that posts to the queue keeps its lock: the message is taken by a later poll, by the long way neither. */
 void soft_srq_is_busy(struct soft_qp *qp);
 
-/* The same of a shared queue. */
+/* Takes the receive of a shared queue. */
 static inline struct receive take_shared(struct soft_qp *qp, struct soft_cq *cq, uint32_t len) {
     struct soft_srq *srq = qp->srq;
     struct soft_recv_queue *rq = &srq->rq;
