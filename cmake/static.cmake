@@ -36,6 +36,9 @@ target_link_libraries(sluice_archive INTERFACE ${static_libraries})
 set(static_directories ${rdmacm_LIBRARY_DIRS} ${ibverbs_LIBRARY_DIRS} ${urcu_LIBRARY_DIRS} ${hwloc_LIBRARY_DIRS}
     ${sodium_LIBRARY_DIRS})
 list(REMOVE_DUPLICATES static_directories)
+# A root to build in that lies in this folder, as for another processor, is not where programs find them.
+string(REGEX REPLACE "([][+.*()^$?|\\])" "\\\\\\1" inside "${PROJECT_SOURCE_DIR}")
+list(FILTER static_directories EXCLUDE REGEX "^${inside}/")
 target_link_directories(sluice_archive INTERFACE ${static_directories})
 set(pc_libs_private ${static_directories})
 list(TRANSFORM pc_libs_private PREPEND "-L")
