@@ -37,6 +37,7 @@
 #include "soft/ud/ud_link.h"
 
 #define NAMES 128
+#define NAMES_AT_ONCE 8     /* each is some system calls, with the control lock held */
 #define KNOWN_NS 100000000u /* answers are waited for so long */
 
 struct group_msg {
@@ -51,7 +52,12 @@ static _Atomic int known;
 static _Atomic bool wanted;
 static uint32_t number; /* of our last change */
 static struct soft_timer patience;
-static bool looking; /* for processes with groups: names are being read */
+
+/* Looking for processes with groups, in steps, between which others get the control lock. */
+static enum { AT_REST, TAKING_A_NAME, ASKING_NAMES, READING_NAMES, ASKING_BESIDES } step;
+static int next_name; /* to be tried, or asked */
+static char own_text[SOFT_NAME_BYTES];
+static struct soft_names besides; /* of processes of our user whose names strangers have */
 
 static pthread_mutex_t wait_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t waiters; /* on CLOCK_MONOTONIC: the wall clock may be set meanwhile */
@@ -86,7 +92,7 @@ static void tell_all(uint32_t type, const union ibv_gid *gid, uint32_t qpn) {
 
 static bool all_confirmed(void) {
     const struct soft_peer *peer;
-    if (looking)
+    if (step != AT_REST)
         return false;
     cds_list_for_each_entry(peer, &soft_peers, link) {
         if (peer->group_peer && peer->group_acked != peer->group_sent)
@@ -124,15 +130,19 @@ static void names_besides(char *text, size_t size) {
     snprintf(text, size, "sluice-soft.%u/g", SOFT_WIRE_VERSION);
 }
 
-static void take_name(char mine[SOFT_NAME_BYTES]) {
-    char besides[SOFT_NAME_BYTES];
-    for (int i = 0; i < NAMES; i++) {
-        name_of(mine, SOFT_NAME_BYTES, i);
-        if (soft_abstract_socket_bind(&own_name, mine, soft_peer_accepted) == 0)
-            return;
+/* True: this process has one, or can have none. */
+static bool take_name(void) {
+    char begin[SOFT_NAME_BYTES];
+    for (int last = next_name + NAMES_AT_ONCE; next_name < last && next_name < NAMES; next_name++) {
+        name_of(own_text, sizeof own_text, next_name);
+        if (soft_abstract_socket_bind(&own_name, own_text, soft_peer_accepted) == 0)
+            return true;
     }
-    names_besides(besides, sizeof besides);
-    (void)soft_name_bind_besides(&own_name, besides, mine, soft_peer_accepted);
+    if (next_name < NAMES)
+        return false;
+    names_besides(begin, sizeof begin);
+    (void)soft_name_bind_besides(&own_name, begin, own_text, soft_peer_accepted);
+    return true;
 }
 
 static void ask(const char *text) {
@@ -144,38 +154,79 @@ static void ask(const char *text) {
     soft_peer_release(peer);
 }
 
-/* Processes of our user whose names strangers have. */
-static void look_besides(void) {
+/* True: all were asked. */
+static bool ask_names(void) {
+    char text[SOFT_NAME_BYTES];
+    for (int last = next_name + NAMES_AT_ONCE; next_name < last && next_name < NAMES; next_name++) {
+        name_of(text, sizeof text, next_name);
+        if (strcmp(text, own_text) != 0)
+            ask(text);
+    }
+    return next_name >= NAMES;
+}
+
+/* True: they are known. */
+static bool read_besides(void) {
     struct soft_name_search what = {.fits = NULL};
-    struct soft_names names;
     char text[SOFT_NAME_BYTES];
     names_besides(text, sizeof text);
     soft_name_besides(text, what.begin);
-    if (!looking || soft_name_search_ask(&what, &names) != 0)
-        return;
-    for (unsigned i = 0; i < names.count; i++)
-        ask(names.text[i]);
-    soft_names_free(&names);
-    looking = false;
-    soft_timer_arm(&patience, soft_now_ns() + KNOWN_NS, on_patience);
-    there_is_news(); /* for the case that there is no process to ask */
+    return soft_name_search_ask(&what, &besides) == 0;
 }
 
-/* Asks every process that uses groups, once. */
+static void rest(void) {
+    soft_names_free(&besides);
+    step = AT_REST;
+}
+
+static void ask_besides(void) {
+    for (int last = next_name + NAMES_AT_ONCE; next_name < last; next_name++) {
+        if ((unsigned)next_name >= besides.count) {
+            rest();
+            soft_timer_arm(&patience, soft_now_ns() + KNOWN_NS, on_patience);
+            there_is_news(); /* for the case that there is no process to ask */
+            return;
+        }
+        ask(besides.text[next_name]);
+    }
+}
+
+/* A step. True: the next may follow at once, when others had the lock. */
+static bool go_on(void) {
+    switch (step) {
+    case AT_REST:
+        return false;
+    case TAKING_A_NAME:
+        if (take_name()) {
+            step = ASKING_NAMES;
+            next_name = 0;
+        }
+        return true;
+    case ASKING_NAMES:
+        if (ask_names())
+            step = READING_NAMES;
+        return true;
+    case READING_NAMES:
+        if (!read_besides())
+            return false;
+        step = ASKING_BESIDES;
+        next_name = 0;
+        return true;
+    case ASKING_BESIDES:
+        ask_besides();
+        return step != AT_REST;
+    }
+    return false;
+}
+
+/* Asks every process that uses groups, once. It has a name before it asks: of two that begin, one asks the other. */
 static void involve(void) {
-    char text[SOFT_NAME_BYTES], mine[SOFT_NAME_BYTES];
     if (atomic_load(&known) != STRANGER)
         return;
-    take_name(mine);
     atomic_store(&known, ASKING);
     number++;
-    for (int i = 0; i < NAMES; i++) {
-        name_of(text, sizeof text, i);
-        if (strcmp(text, mine) != 0)
-            ask(text);
-    }
-    looking = true;
-    look_besides();
+    next_name = 0;
+    step = TAKING_A_NAME;
 }
 
 bool soft_mcast_known(void) {
@@ -189,8 +240,8 @@ bool soft_mcast_known(void) {
 void soft_mcast_if_wanted(void) {
     if (ld(wanted) && atomic_exchange(&wanted, false))
         involve();
-    if (looking)
-        look_besides();
+    if (go_on())
+        soft_engine_wake();
 }
 
 /* ---- hearing ---------------------------------------------------------------------------------------- */
@@ -296,9 +347,13 @@ int soft_attach_mcast(struct ibv_qp *ibqp, const union ibv_gid *gid, uint16_t li
         qp->ud->group[qp->ud->group_count++] = *gid;
         spin_unlock(&qp->lock);
         involve();
-        while (looking) { /* gives the lock up; the names come, or none */
-            (void)soft_lock_wait(soft_now_ns() + KNOWN_NS);
-            look_besides();
+        while (step != AT_REST) { /* the lock is given up each time */
+            if (go_on()) {
+                soft_unlock();
+                soft_lock();
+            } else if (step != AT_REST) {
+                (void)soft_lock_wait(soft_now_ns() + KNOWN_NS); /* the names come, or none */
+            }
         }
         tell_all(SOFT_MSG_GROUP_JOIN, gid, ibqp->qp_num);
     }
@@ -336,7 +391,7 @@ void soft_mcast_once(void) {
 
 void soft_mcast_stop(void) {
     soft_timer_cancel(&patience);
-    looking = false;
+    rest();
     soft_abstract_socket_unbind(&own_name);
     soft_mcast_table_clear();
     atomic_store(&known, STRANGER);
@@ -348,7 +403,8 @@ void soft_mcast_forked(void) {
     own_name = (struct soft_abstract_socket){.watch.fd = -1};
     patience = (struct soft_timer){0};
     known = STRANGER;
-    wanted = looking = false;
+    wanted = false;
+    rest();
     pthread_mutex_init(&wait_lock, NULL);
     soft_mcast_once();
 }
