@@ -123,7 +123,8 @@ __attribute__((constructor)) static void look_up(void) {
     slower_ns = text ? strtol(text, NULL, 10) : 0;
 }
 
-static _Thread_local volatile bool waits; /* the headers say that clock_gettime() calls nothing of this file */
+static _Thread_local volatile bool
+    waits; /* the headers say that clock_gettime() calls nothing of this file */
 
 /* Libraries that begin before this one call as well. A test's own clock_gettime() may make a call, which is not late then. */
 static call *late(int number) {
