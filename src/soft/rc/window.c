@@ -55,8 +55,8 @@ enum ibv_wc_status soft_mw_bind(struct soft_qp *qp, const struct soft_wqe *wqe) 
         !soft_mr_range(mr, bind->addr, bind->bind_length, 0) ||
         (writes && !(mr->access & IBV_ACCESS_LOCAL_WRITE)))
         return (enum ibv_wc_status)soft_profile()->bind_refused;
-    struct soft_qp *nobody = NULL; /* two QPs may try at once: one gets it */
-    if (!atomic_compare_exchange_strong(&mw->qp, &nobody, qp))
+    struct soft_qp *unbound = NULL; /* two QPs may try at once: one gets it */
+    if (!atomic_compare_exchange_strong(&mw->qp, &unbound, qp))
         return (enum ibv_wc_status)soft_profile()->bind_refused;
     mw->as_mr.start = bind->addr;
     mw->as_mr.end = soft_profile()->checks_window_end ? bind->addr + bind->bind_length : mr->end;
