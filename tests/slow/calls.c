@@ -123,10 +123,10 @@ __attribute__((constructor)) static void look_up(void) {
     slower_ns = text ? strtol(text, NULL, 10) : 0;
 }
 
-static _Thread_local volatile bool
-    waits; /* the headers say that clock_gettime() calls nothing of this file */
+/* A test's own clock_gettime() may make a call, which is not late then. Volatile, as headers say that it makes none. */
+static _Thread_local volatile bool waits;
 
-/* Libraries that begin before this one call as well. A test's own clock_gettime() may make a call, which is not late then. */
+/* Libraries that begin before this one call as well. */
 static call *late(int number) {
     if (!real[number])
         real[number] = (call *)dlsym(RTLD_NEXT, names[number]);
