@@ -3,6 +3,7 @@
 #include "support/softverbs_onesided.h"
 
 #include <sched.h>
+#include <stdlib.h>
 
 #include "soft/rc/process_copy.h"
 
@@ -40,6 +41,8 @@ static void reach_process(struct sv_end *e) {
 
 void onesided_open_bytes(struct onesided *p, size_t bytes, enum way way, int qp_access,
                          int mr_access, uint8_t depth) {
+    if (way == PROCESS && getenv("SLUICE_EMULATED"))
+        way = RING; /* as where a kernel has no process_vm_readv(): QEMU's user mode has none */
     sv_open(&p->a, SV_OPTIONS(.bytes = bytes, .mapped = true, .one_cq = true));
     sv_open(&p->b, SV_OPTIONS(.bytes = bytes, .mapped = way == MAPPED, .one_cq = true));
     p->open = soft_reg_mr(p->b.pd, p->b.buf, bytes, IBV_ACCESS_LOCAL_WRITE | mr_access);
