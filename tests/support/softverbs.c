@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* softverbs.c - see softverbs.h. */
+#include "base/sanitize.h"
 #include "support/child.h"
 #include "support/softverbs.h"
 #include "support/usage.h"
@@ -339,8 +340,36 @@ static void faults_end_this_process(void) {
         signal(faults[i], SIG_DFL);
 }
 
+/*
+ * The address sanitizer does not take the locks of its memory for a fork. The device's thread holds one now and then
+ * while it begins, outside of all our locks: the child would wait for that one without end.
+ */
+#ifdef SANITIZE_ADDRESS
+static _Atomic bool begun;
+
+static void has_begun(struct soft_timer *timer) {
+    (void)timer;
+    begun = true;
+}
+
+static void wait_for_the_devices_thread(void) {
+    struct soft_timer timer = {.due_ns = 0};
+    if (tasks_named("sluice-soft") == 0)
+        return;
+    begun = false;
+    soft_lock();
+    soft_timer_arm(&timer, soft_now_ns(), has_begun);
+    soft_unlock();
+    sv_until(begun);
+}
+#else
+static void wait_for_the_devices_thread(void) {
+}
+#endif
+
 struct sv_child sv_fork(void (*fn)(int fd)) {
     int pair[2];
+    wait_for_the_devices_thread();
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
     fflush(NULL);
     pid_t pid = child_fork();
