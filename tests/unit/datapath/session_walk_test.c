@@ -101,7 +101,7 @@ static void choose_ways(void) {
             struct walk_end *end = &walk.ends[who][i];
             end->tags = (enum walk_tags)walk_random(TAGS_KINDS);
             end->sizes = (enum walk_sizes)walk_random(SIZES_KINDS);
-            end->talks = walk_random(2) != 0;
+            end->talks = walk_random(4) != 0;
             end->silent = walk_random(4) == 0;
             if (walk.unconfirmed) {
                 end->tags = TAGS_ALL;
