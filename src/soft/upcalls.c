@@ -28,6 +28,7 @@
 #include "soft/rc/qp_bell.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/region_exchange.h"
+#include "soft/rc/region_memory.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
@@ -89,6 +90,7 @@ static void forked(void) {
     soft_tcp_forked();
     soft_mcast_forked();
     soft_mr_forked();
+    soft_region_memory_forked();
     soft_fault_messages_forked();
     soft_device_forget();
     soft_fault_forked();

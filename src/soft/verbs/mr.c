@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * mr.c - protection domains, memory regions and memory that peers can map: making them and taking them back. The tables are
- * object/mr.c and object/keys.c.
+ * mr.c - protection domains and memory regions: making them and taking them back. The tables are object/mr.c and
+ * object/keys.c.
  *
  * A key is index << 16 | random: the index finds the MR in a table without a lock, the random part
  * makes keys of other registrations useless; mr_index.c chooses the index. Registration is bookkeeping
- * only, and a check that the memory is there; it costs the same for any length. Memory from soft_mem_alloc() lies in a
- * memfd sealed against resizing (so that no process can make a mapping fault), which same-uid peers map; a
- * registration inside it is moved by one copy instead of two.
+ * only, and a check that the memory is there; it costs the same for any length. Inside of memory from soft_mem_alloc()
+ * (rc/region_memory.c) what is sent is moved by one copy instead of two.
  *
  * Owner: control lock for the tables' changes; lookups are lock-free.
  */
@@ -15,16 +14,10 @@
 #include "soft/verbs/mr.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/memfd.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/guarded_copy.h"
-#include "base/limits.h"
-#include "base/memory_file.h"
 #include "base/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
@@ -51,8 +44,6 @@
 #include "soft/verbs/device.h"
 #include "soft/verbs/mr_index.h"
 #include "soft/verbs/mr_mapped.h"
-
-static uint32_t region_serial;
 
 struct ibv_pd *soft_alloc_pd(struct ibv_context *ibctx) {
     UNCANCELLED;
@@ -294,112 +285,8 @@ int soft_dereg_mr(struct ibv_mr *ibmr) {
     return 0;
 }
 
-/* ---- memory that peers map --------------------------------------------------------------------- */
-
-static int memfd_sealed(size_t bytes, unsigned page_flags) {
-    int fd = memory_file_create("sluice-region", bytes, page_flags);
-    if (fd < 0)
-        return -1;
-    if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-        int err = errno;
-        close(fd);
-        errno = err;
-        return -1;
-    }
-    return fd;
-}
-
-#define LOOKED_AT ((size_t)64 << 20) /* less than that any machine has */
-
-/* A file without pages may have any length. More than a NIC could pin is refused here too. */
-static bool is_too_much(size_t bytes) {
-    return bytes >= LOOKED_AT && bytes > limits_memory();
-}
-
-static void *mem_alloc(size_t bytes, unsigned page_flags) {
-    if (is_too_much(bytes)) {
-        errno = ENOMEM;
-        return NULL;
-    }
-    if (soft_engine_get() != 0)
-        return NULL;
-    int refused = soft_fault_call(FAULT_CALL_mem_alloc);
-    if (refused) {
-        soft_engine_put();
-        errno = refused;
-        return NULL;
-    }
-    int fd = memfd_sealed(bytes, page_flags);
-    uint8_t *addr = MAP_FAILED;
-    if (fd >= 0)
-        addr = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (addr == MAP_FAILED) {
-        int err = errno;
-        if (fd >= 0)
-            close(fd);
-        soft_engine_put();
-        errno = err;
-        return NULL;
-    }
-    size_t parts = bytes / SOFT_MADE_BYTES + 1;
-    _Atomic uint64_t *made = calloc(parts / 64 + 1, sizeof *made);
-    soft_lock();
-    int slot = -1;
-    for (int i = 0; i < SOFT_MAX_REGIONS && slot < 0; i++)
-        if (!soft_regions[i].addr)
-            slot = i;
-    if (slot >= 0) {
-        soft_regions[slot] = (struct soft_region){.addr = addr,
-                                                  .bytes = bytes,
-                                                  .fd = fd,
-                                                  .serial = ++region_serial,
-                                                  .uid = geteuid(),
-                                                  .made = made};
-        soft_region_exchange_added(slot);
-    } else {
-        close(fd); /* more regions than peers are told of: still good memory, two copies */
-        free((void *)made);
-    }
-    soft_unlock();
-    return addr;
-}
-
-void *soft_mem_alloc(size_t bytes) {
-    UNCANCELLED;
-    return mem_alloc(bytes, 0);
-}
-
-void *soft_mem_alloc_huge(size_t bytes, unsigned page_log2) {
-    UNCANCELLED;
-    return mem_alloc(bytes, MFD_HUGETLB | page_log2 << MFD_HUGE_SHIFT);
-}
-
-void soft_mem_free(void *addr, size_t bytes) {
-    UNCANCELLED;
-    soft_lock();
-    for (int i = 0; i < SOFT_MAX_REGIONS; i++)
-        if (soft_regions[i].addr == addr) {
-            soft_region_exchange_removed(i);
-            close(soft_regions[i].fd);
-            free((void *)soft_regions[i].made);
-            soft_regions[i].addr = NULL;
-            soft_regions[i].made = NULL;
-            break;
-        }
-    soft_unlock();
-    munmap(addr, bytes);
-    soft_engine_put();
-}
-
 void soft_mr_forked(void) {
     soft_keys_forked();
     memset((void *)soft_mr_table, 0, sizeof soft_mr_table);
     soft_mr_index_forked();
-    for (int i = 0; i < SOFT_MAX_REGIONS; i++)
-        if (soft_regions[i].addr) {
-            close(soft_regions[i].fd);
-            free((void *)soft_regions[i].made);
-            soft_regions[i].addr = NULL;
-            soft_regions[i].made = NULL;
-        }
 }
