@@ -30,6 +30,7 @@
 #include "soft/rc/region_exchange.h"
 #include "soft/rc/region_memory.h"
 #include "soft/rc/ring_exchange.h"
+#include "soft/rc/stage.h"
 #include "soft/ud/mcast.h"
 #include "soft/ud/ud_link.h"
 #include "soft/verbs/mr.h"
@@ -54,6 +55,7 @@ static void stops(void) {
     soft_fault_messages_flush();
     soft_device_forget();
     soft_fault_stop();
+    soft_stage_stop();
 }
 
 static void peers_stop(void) {
@@ -71,6 +73,7 @@ static void turn(void) {
     soft_qp_timer_if_wanted();
     soft_process_copy_if_wanted();
     soft_bells_if_wanted();
+    soft_stage_if_wanted();
     if (soft_name_search_if_done())
         soft_ud_on_names();
     soft_ud_if_wanted();
@@ -91,6 +94,7 @@ static void forked(void) {
     soft_mcast_forked();
     soft_mr_forked();
     soft_region_memory_forked();
+    soft_stage_forked();
     soft_fault_messages_forked();
     soft_device_forget();
     soft_fault_forked();

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* softverbs.c - see softverbs.h. */
 #include "base/sanitize.h"
+#include "soft/rc/stage.h"
 #include "support/child.h"
 #include "support/softverbs.h"
 #include "support/usage.h"
@@ -214,6 +215,23 @@ void sv_wait_mapped(struct sv_end *e) {
     int region = soft_mr_of(e->mr)->region;
     must(region >= 0);
     sv_until(atomic_load(&qp->peer->region_sent[region]) == REGION_READY);
+}
+
+static bool is_staged(struct soft_qp *qp) {
+    spin_lock(&qp->lock);
+    int block = soft_stage_take(qp);
+    if (block >= 0)
+        soft_stage_give_back(qp, block);
+    spin_unlock(&qp->lock);
+    return block >= 0;
+}
+
+void sv_wait_staged(struct sv_end *e) {
+    sv_until(is_staged(soft_qp_of(e->qp)));
+}
+
+void sv_only_ring(struct sv_end *e) {
+    atomic_store(&soft_qp_of(e->qp)->peer->staged, SOFT_STAGE_PEER);
 }
 
 uint32_t sv_slots_written(struct sv_end *e) {

@@ -150,6 +150,10 @@ void sv_stays_empty(struct ibv_cq *cq, struct ibv_cq *other);
 void sv_wait_linked(struct sv_end *e);
 /* The other side mapped this end's memory: what follows goes as descriptors. */
 void sv_wait_mapped(struct sv_end *e);
+/* The other side mapped the blocks for what is not mapped. */
+void sv_wait_staged(struct sv_end *e);
+/* What is not mapped goes through the ring, to this process: it has no block any more. */
+void sv_only_ring(struct sv_end *e);
 /* How many slots of its ring it has written. */
 uint32_t sv_slots_written(struct sv_end *e);
 

@@ -156,6 +156,7 @@ void hostile_pair_open(void) {
     sv_pair(&hostile_a, o, &hostile_b, o);
     sv_wait_mapped(&hostile_a);
     sv_wait_mapped(&hostile_b);
+    sv_wait_staged(&hostile_a); /* the process has its last descriptor */
     /* Who called before this one, to see who is there, has been answered when it is. */
     int sock = hostile_dial(hostile_b.qp->qp_num);
     char byte;

@@ -22,7 +22,7 @@ struct soft_qp;
 struct soft_shm_page;
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
-#define SOFT_WIRE_VERSION 3u
+#define SOFT_WIRE_VERSION 4u
 #define SOFT_PEER_QUEUE_MAX 8192
 #define SOFT_PEER_BLOCKS 16
 
@@ -72,6 +72,7 @@ struct soft_peer {
     _Atomic uint64_t in_vain_ns; /* until then no call waits for it: rkey_fence.c */
     _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */
     struct soft_peer_region regions[SOFT_MAX_REGIONS];
+    _Atomic uint32_t staged; /* blocks that lead to it: rc/stage.h; any thread */
     /* mcast.c */
     bool group_peer;                   /* it wants to know of groups */
     uint32_t group_sent, group_acked;  /* our last number it was told, and has confirmed */

@@ -204,8 +204,10 @@ struct soft_qp {
     uint32_t remote_pd;
     int64_t look_in; /* bytes of mapped memory of a peer: rc/region_pages.h */
     uintptr_t looked_at;
-    struct soft_process_copy *copy; /* rc/process_copy.h: of the request at sq_next; or NULL */
-    bool copies_here;               /* what is given now is copied by this thread */
+    struct soft_process_copy *copy;   /* rc/process_copy.h: of the request at sq_next; or NULL */
+    bool copies_here;                 /* what is given now is copied by this thread */
+    uint8_t staged;                   /* blocks on their way, */
+    uint16_t stage_first, stage_last; /* the oldest and the newest: rc/stage.h */
 
     /* life */
     enum ibv_qp_state state;

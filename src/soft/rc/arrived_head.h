@@ -24,6 +24,13 @@ static inline bool arrived_answerable(unsigned op) {
            op == SOFT_OP_ATOMIC_RESPONSE || op == SOFT_OP_VIOLATION;
 }
 
+/* It begins a message where none was begun, or goes on with the one that was. A SEND's parts may go both ways. */
+static inline bool arrived_in_turn(const struct soft_qp *qp, const struct arrived_head *h) {
+    if (((h->flags & SOFT_F_FIRST) != 0) == qp->rx_partial)
+        return false;
+    return !qp->rx_partial || (qp->rx_op == SOFT_OP_WRITE) == (h->op == SOFT_OP_WRITE);
+}
+
 static inline bool arrived_valid(const struct soft_qp *qp, const struct arrived_head *h) {
     unsigned known = SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM | SOFT_F_SOLICITED | SOFT_F_INVALIDATE;
     unsigned whole = SOFT_F_FIRST | SOFT_F_LAST;
@@ -32,15 +39,13 @@ static inline bool arrived_valid(const struct soft_qp *qp, const struct arrived_
     switch ((enum soft_op)h->op) {
     case SOFT_OP_SEND:
     case SOFT_OP_WRITE:
-        if (((h->flags & SOFT_F_FIRST) != 0) == qp->rx_partial ||
-            (qp->rx_partial && qp->rx_op != h->op))
+        if (!arrived_in_turn(qp, h))
             return false;
         if (h->op == SOFT_OP_WRITE && !qp->rx_partial && h->len < sizeof(struct soft_reth))
             return false;
         return h->len <= SOFT_SEGMENT_MAX;
     case SOFT_OP_SEND_DESC:
-        return !qp->rx_partial && (h->flags & whole) == whole && h->len >= 1 &&
-               h->len <= SOFT_MAX_DESC;
+        return arrived_in_turn(qp, h) && h->len >= 1 && h->len <= SOFT_MAX_DESC;
     case SOFT_OP_WRITE_DONE:
         return !qp->rx_partial && (h->flags & whole) == whole && (h->flags & SOFT_F_IMM) &&
                h->len == sizeof(struct soft_reth);

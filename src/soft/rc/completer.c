@@ -26,6 +26,7 @@
 #include "soft/rc/requester.h"
 #include "soft/rc/responder.h"
 #include "soft/rc/rkey_fence.h"
+#include "soft/rc/stage.h"
 
 /* ---- error state -------------------------------------------------------------------------------- */
 
@@ -50,6 +51,7 @@ void soft_qp_fail(struct soft_qp *qp) {
         atomic_store_explicit(&tx->tx.down, 1, memory_order_release);
     /* Before anything of what is flushed is written. Partner: the fence in described.h. */
     atomic_thread_fence(memory_order_seq_cst);
+    soft_stage_release(qp);
     if (qp->iwarp) { /* its connection ends with it; the engine tells */
         st(qp->fell, true);
         qp->flush_late = true;
@@ -256,6 +258,8 @@ void soft_retire(struct soft_qp *qp, struct sink *sink) {
         }
     }
     st(qp->unretired, qp->sq_tail - qp->sq_head);
+    if (__builtin_expect(qp->staged != 0, 0))
+        soft_stage_reclaim(qp);
     if (!ld(qp->awaited) || (int32_t)(qp->sq_looked - qp->sq_head) < 0)
         soft_find_due(qp);
 }

@@ -4,8 +4,8 @@
  *
  * Payload up to SOFT_SEGMENT_MAX travels in the slots. Larger payload travels as descriptors when
  * all of it lies in regions that the peer has mapped (the receiver then copies once, straight from
- * the sender's memory), else as a stream of segments through the ring. A request that finds no room stays
- * queued; the thread that makes progress later moves it.
+ * the sender's memory), else as a stream of segments, through blocks that the peer has mapped (stage.h) or through the
+ * ring. A request that finds no room stays queued; the thread that makes progress later moves it.
  *
  * Owner: the QP's lock.
  */
@@ -34,13 +34,16 @@
 #include "soft/rc/described.h"
 #include "soft/rc/rdma.h"
 #include "soft/rc/slot.h"
+#include "soft/rc/stage.h"
 #include "soft/rc/window.h"
 #include "soft/ud/ud.h"
 
 /* ---- gathering ---------------------------------------------------------------------------------- */
 
-bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
-                 uint32_t bytes, struct soft_writer *w) {
+/* Calls put for each piece of a gather list from skip on, bytes in all. False: a key does not cover them. */
+static inline __attribute__((always_inline)) bool
+gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip, uint32_t bytes,
+       void (*put)(void *to, const void *from, size_t bytes), void *to) {
     for (unsigned i = 0; i < count && bytes; i++) {
         uint32_t length = sge[i].length;
         if (skip >= length) {
@@ -52,11 +55,26 @@ bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, 
         if (!from)
             return false;
         uint32_t n = length - skip < bytes ? length - skip : bytes;
-        slot_write(w, from + skip, n);
+        put(to, from + skip, n);
         bytes -= n;
         skip = 0;
     }
     return true;
+}
+
+static inline void into_slots(void *to, const void *from, size_t bytes) {
+    slot_write(to, from, bytes);
+}
+
+bool soft_gather(struct soft_qp *qp, const struct ibv_sge *sge, unsigned count, uint32_t skip,
+                 uint32_t bytes, struct soft_writer *w) {
+    return gather(qp, sge, count, skip, bytes, into_slots, w);
+}
+
+static inline void into_block(void *to, const void *from, size_t bytes) {
+    uint8_t **at = to;
+    memcpy(*at, from, bytes);
+    *at += bytes;
 }
 
 /* Descriptors for all pieces, or 0 when one does not lie in a region the peer has; -1 bad key. */
@@ -99,30 +117,69 @@ static enum soft_outcome transmit_desc(struct soft_qp *qp, struct soft_ring *rin
     return SOFT_SENT;
 }
 
+static unsigned segment_flags(const struct soft_wqe *wqe, uint32_t bytes) {
+    return (wqe->sent == 0 ? SOFT_F_FIRST : 0) |
+           (wqe->sent + bytes == wqe->total ? SOFT_F_LAST : 0) | wire_flags(wqe);
+}
+
+/* The next segment of one that goes in several, through slots. */
+static enum soft_outcome transmit_slots(struct soft_qp *qp, struct soft_ring *ring,
+                                        struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                        const uint8_t *inlined) {
+    uint32_t left = wqe->total - wqe->sent;
+    uint32_t n = left < SOFT_SEGMENT_MAX ? left : SOFT_SEGMENT_MAX;
+    unsigned span = soft_span(n);
+    if (slot_room(qp) < span)
+        return SOFT_NO_ROOM;
+    struct soft_writer w = {.ring = ring, .index = qp->tx_index};
+    if (inlined && span == 1)
+        copy_short(ring->slot[w.index].data, inlined + wqe->sent, n);
+    else if (inlined)
+        slot_write(&w, inlined + wqe->sent, n);
+    else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))
+        return SOFT_BROKEN;
+    slot_head(qp, ring, span, SOFT_OP_SEND, segment_flags(wqe, n), n, wqe->imm);
+    wqe->sent += n;
+    if (wqe->sent < wqe->total && slot_room(qp) < SOFT_SPAN_MAX)
+        slot_publish(qp, ring);
+    return SOFT_SENT;
+}
+
+/* The next segment, through a block, which the receiver may copy while the next one is filled. */
+static enum soft_outcome transmit_block(struct soft_qp *qp, struct soft_ring *ring,
+                                        struct soft_wqe *wqe, const struct ibv_sge *sge,
+                                        int block) {
+    uint32_t left = wqe->total - wqe->sent;
+    uint32_t n = left < SOFT_STAGE_BYTES ? left : SOFT_STAGE_BYTES;
+    uint8_t *at = soft_stage_memory(block);
+    if (!gather(qp, sge, wqe->num_sge, wqe->sent, n, into_block, &at)) {
+        soft_stage_give_back(qp, block);
+        return SOFT_BROKEN;
+    }
+    struct soft_desc desc = soft_stage_describe(qp, block, n, qp->tx_pos + 1);
+    memcpy(ring->slot[qp->tx_index].data, &desc, sizeof desc);
+    slot_head(qp, ring, 1, SOFT_OP_SEND_DESC, segment_flags(wqe, n), 1, wqe->imm);
+    wqe->sent += n;
+    slot_publish(qp, ring);
+    return SOFT_SENT;
+}
+
 /* As many segments as there is room for. */
 static enum soft_outcome transmit_stream(struct soft_qp *qp, struct soft_ring *ring,
                                          struct soft_wqe *wqe, const struct ibv_sge *sge,
-                                         const uint8_t *inlined) {
+                                         const uint8_t *inlined, bool copied) {
+    bool by_blocks = !inlined && !copied && wqe->total >= SOFT_STAGE_MIN;
+    enum soft_outcome outcome;
     do {
-        uint32_t left = wqe->total - wqe->sent;
-        uint32_t n = left < SOFT_SEGMENT_MAX ? left : SOFT_SEGMENT_MAX;
-        unsigned span = soft_span(n);
-        if (slot_room(qp) < span)
+        int block = SOFT_STAGE_NONE;
+        if (__builtin_expect(by_blocks, 0) && slot_room(qp) > 0)
+            block = soft_stage_take(qp);
+        if (block == SOFT_STAGE_WAIT)
             return SOFT_NO_ROOM;
-        struct soft_writer w = {.ring = ring, .index = qp->tx_index};
-        if (inlined && span == 1)
-            copy_short(ring->slot[w.index].data, inlined + wqe->sent, n);
-        else if (inlined)
-            slot_write(&w, inlined + wqe->sent, n);
-        else if (!soft_gather(qp, sge, wqe->num_sge, wqe->sent, n, &w))
-            return SOFT_BROKEN;
-        unsigned flags = (wqe->sent == 0 ? SOFT_F_FIRST : 0) | (n == left ? SOFT_F_LAST : 0);
-        slot_head(qp, ring, span, SOFT_OP_SEND, flags | wire_flags(wqe), n, wqe->imm);
-        wqe->sent += n;
-        if (wqe->sent < wqe->total && slot_room(qp) < SOFT_SPAN_MAX)
-            slot_publish(qp, ring);
-    } while (wqe->sent < wqe->total);
-    return SOFT_SENT;
+        outcome = block >= 0 ? transmit_block(qp, ring, wqe, sge, block)
+                             : transmit_slots(qp, ring, wqe, sge, inlined);
+    } while (outcome == SOFT_SENT && wqe->sent < wqe->total);
+    return outcome;
 }
 
 enum soft_outcome soft_run_local(struct soft_qp *qp, struct soft_wqe *wqe) {
@@ -167,7 +224,7 @@ static enum soft_outcome transmit_one(struct soft_qp *qp, struct soft_ring *ring
         if (n > 0 && (size_t)n <= SOFT_MAX_DESC)
             return transmit_desc(qp, ring, wqe, desc, (unsigned)n);
     }
-    return transmit_stream(qp, ring, wqe, sge, inlined);
+    return transmit_stream(qp, ring, wqe, sge, inlined, copied);
 }
 
 /* Memory of our own that cannot be used. Some devices tell a key that they do not know from a wrong range. */

@@ -32,6 +32,7 @@
 #include "soft/rc/rdma_target.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/scatter.h"
+#include "soft/rc/stage.h"
 #include "soft/rc/window.h"
 #include "soft/soft.h"
 
@@ -213,6 +214,8 @@ static bool take_send(struct soft_qp *qp, struct sink *sink, struct soft_ring *r
     qp->rx_op = (uint8_t)h->op;
     if (!qp->rx_partial)
         complete_receive(qp, sink, rqe, h, IBV_WC_RECV, (uint32_t)qp->rx_offset);
+    else if (described && ld(qp->rx_pos) - ld(qp->rx_told) >= SOFT_STAGE_QP / 2)
+        soft_qp_flush_ack(qp); /* the sender waits for blocks */
     return true;
 }
 

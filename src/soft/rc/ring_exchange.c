@@ -193,6 +193,7 @@ void soft_ring_exchange_close(struct soft_qp *qp) {
     struct soft_ring *rx = ld(qp->rx), *tx = ld(qp->tx);
     qp->plain_rx = SOFT_NOT_PLAIN;
     qp->plain_tx = false;
+    ASSERT(!qp->staged);
     rkey_cache_clear(qp);
     st(qp->rx, NULL);
     st(qp->tx, NULL);

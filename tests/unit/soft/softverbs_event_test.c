@@ -45,6 +45,7 @@ static int open_large(void **state) {
     sv_pair(&a, o, &b, o);
     sv_wait_linked(&a);
     sv_wait_linked(&b);
+    sv_only_ring(&a);
     return 0;
 }
 

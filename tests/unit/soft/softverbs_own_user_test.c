@@ -56,7 +56,8 @@ static bool has_shared(struct sv_end *e, bool former) {
     const struct soft_peer *peer = soft_qp_of(e->qp)->peer;
     bool shared = peer->keys_sent && (!former || soft_keys_uid != geteuid());
     for (unsigned i = 0; i < SOFT_MAX_REGIONS; i++)
-        shared |= atomic_load(&peer->region_sent[i]) != REGION_UNSENT;
+        shared |= atomic_load(&peer->region_sent[i]) != REGION_UNSENT &&
+                  (!former || soft_regions[i].uid != geteuid());
     soft_unlock();
     return shared;
 }

@@ -130,7 +130,7 @@ WITH(opened, a_post_wakes_a_waiting_qp) {
 TEST(a_long_message_keeps_its_receive) {
     struct loop_srq s;
     open_shared(&s);
-    atomic_store(&soft_qp_of(s.from[0].qp)->link_peer->reach, PROCESS_CLOSED);
+    sv_only_ring(&s.from[0]);
     must(soft_dereg_mr(s.from[0].mr) == 0); /* private memory: a stream of segments */
     uint8_t *plain = malloc(20000);
     s.from[0].mr = soft_reg_mr(s.from[0].pd, plain, 20000, IBV_ACCESS_LOCAL_WRITE);
