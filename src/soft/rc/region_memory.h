@@ -16,7 +16,7 @@
 int soft_region_memory(size_t bytes);
 void soft_region_memory_end(int index);
 
-/* A forked child has the memory, but shares it with nobody. */
+/* A forked child has the memory, and no peer maps it. */
 void soft_region_memory_forked(void);
 
 #endif
