@@ -251,7 +251,10 @@ static void forge_slot(struct fuzz_input *in) {
     memset(data, THEIR, sizeof data);
     unsigned right_len = payload(data, op, size, in), len = (unsigned)any(in, right_len) & 0xffff;
     unsigned span = op == SOFT_OP_SEND_DESC ? 1 : soft_span(len);
-    uint32_t right = soft_word(op, SOFT_F_FIRST | SOFT_F_LAST | (how >> 4 & 4), len);
+    /* Some are parts of a message: not the first, not the last, or neither. */
+    unsigned flags =
+        (how >> 4 & (SOFT_F_FIRST | SOFT_F_LAST | SOFT_F_IMM)) ^ (SOFT_F_FIRST | SOFT_F_LAST);
+    uint32_t right = soft_word(op, flags, len);
     uint32_t word = (uint32_t)any(in, right);
     uint32_t ack = (uint32_t)any(in, soft_qp_of(w.qp)->tx_published);
     uint32_t seq = (uint32_t)any(in, w.pos + 1);
