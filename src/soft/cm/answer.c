@@ -34,7 +34,7 @@ void soft_cm_conn_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_rep *r
         rep->psn >> 24 || rep->rnr_retry_count > 7)
         return;
     soft_timer_cancel(&conn->timer);
-    conn->state = SOFT_CM_CONN_REP_RCVD;
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_REP_RCVD);
     conn->remote = rep->head.from;
     conn->remote_qpn = rep->qp_num;
     conn->recv_psn = rep->psn;
@@ -60,7 +60,7 @@ void soft_cm_conn_on_rtu(struct soft_cm_id *id) {
     if (id->conn.state != SOFT_CM_CONN_REP_SENT)
         return;
     soft_timer_cancel(&id->conn.timer);
-    id->conn.state = SOFT_CM_CONN_UP;
+    soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_UP);
     soft_cm_conn_event(id, RDMA_CM_EVENT_ESTABLISHED, 0);
 }
 
@@ -104,7 +104,7 @@ void soft_cm_conn_on_dreq(struct soft_cm_id *id) {
     case SOFT_CM_CONN_REP_SENT: /* the RTU was lost */
     case SOFT_CM_CONN_UP:
         soft_timer_cancel(&id->conn.timer);
-        id->conn.state = SOFT_CM_CONN_DREQ_RCVD;
+        soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_DREQ_RCVD);
         soft_cm_quiet_end(id);
         return;
     case SOFT_CM_CONN_DREQ_SENT: /* both at once: each is the other's answer */
@@ -144,7 +144,7 @@ void soft_cm_conn_on_sidr_rep(struct soft_cm_id *id, const struct soft_cm_wire_s
     if (rep->status == SOFT_CM_SIDR_UNSUPPORTED && !rep->head.from && soft_cm_conn_comes_again(id))
         return;
     soft_cm_conn_over(id);
-    id->conn.state = SOFT_CM_CONN_SIDR_DONE;
+    soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_SIDR_DONE);
     if (rep->status != SOFT_CM_SIDR_OK) {
         soft_cm_conn_event_data(id, RDMA_CM_EVENT_UNREACHABLE, (int)rep->status, rep->data,
                                 sizeof rep->data);

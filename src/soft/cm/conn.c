@@ -75,7 +75,7 @@ void soft_cm_conn_event(struct soft_cm_id *id, enum rdma_cm_event_type type, int
     if (!soft_cm_conn_hears_of(id, type))
         return;
     if (type == RDMA_CM_EVENT_DISCONNECTED)
-        id->state = SOFT_CM_DISCONNECT; /* which makes it the only one */
+        soft_cm_id_enter(id, SOFT_CM_DISCONNECT); /* which makes it the only one */
     soft_cm_event_raise(id, type, status);
 }
 
@@ -93,6 +93,33 @@ void soft_cm_conn_fault(struct soft_cm_id *id, int type, int status) {
         soft_cm_conn_event(id, (enum rdma_cm_event_type)type, status);
 }
 
+/* ---- states --------------------------------------------------------------------------------------- */
+
+#define BIT(state) (1u << (SOFT_CM_CONN_##state))
+
+/* Which states may follow. From any to OVER, from which an id that may connect again comes back to NONE. */
+static const uint16_t follows[] = {
+    [SOFT_CM_CONN_NONE] = BIT(REQ_SENT) | BIT(REQ_RCVD) | BIT(SIDR_SENT) | BIT(SIDR_RCVD),
+    [SOFT_CM_CONN_REQ_SENT] = BIT(REP_RCVD) | BIT(UP), /* UP: in iWARP the answer is all */
+    [SOFT_CM_CONN_REQ_RCVD] = BIT(REP_SENT) | BIT(UP),
+    [SOFT_CM_CONN_REP_SENT] = BIT(UP) | BIT(DREQ_SENT) | BIT(DREQ_RCVD),
+    [SOFT_CM_CONN_REP_RCVD] = BIT(UP) | BIT(DREQ_SENT) | BIT(TIMEWAIT),
+    [SOFT_CM_CONN_UP] = BIT(DREQ_SENT) | BIT(DREQ_RCVD) | BIT(TIMEWAIT),
+    [SOFT_CM_CONN_DREQ_SENT] = BIT(TIMEWAIT),
+    [SOFT_CM_CONN_DREQ_RCVD] = BIT(TIMEWAIT),
+    [SOFT_CM_CONN_TIMEWAIT] = 0,
+    [SOFT_CM_CONN_SIDR_SENT] = 0,
+    [SOFT_CM_CONN_SIDR_RCVD] = BIT(SIDR_DONE),
+    [SOFT_CM_CONN_SIDR_DONE] = 0,
+    [SOFT_CM_CONN_OVER] = BIT(NONE) | BIT(SIDR_DONE),
+};
+
+void soft_cm_conn_enter(struct soft_cm_conn *conn, enum soft_cm_conn_state state) {
+    soft_assert_locked();
+    ASSERT(state == SOFT_CM_CONN_OVER || (follows[conn->state] >> state & 1));
+    conn->state = state;
+}
+
 /* ---- ends ----------------------------------------------------------------------------------------- */
 
 static void forget_peer(struct soft_cm_id *id) {
@@ -106,13 +133,13 @@ void soft_cm_conn_over(struct soft_cm_id *id) {
     soft_timer_cancel(&id->conn.timer);
     id->conn.end_ns = 0;
     forget_peer(id); /* a late disconnect of the peer is confirmed without us */
-    id->conn.state = SOFT_CM_CONN_OVER;
+    soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_OVER);
     soft_cm_tcp_forget(id);
 }
 
 void soft_cm_conn_enter_timewait(struct soft_cm_id *id) {
     forget_peer(id);
-    id->conn.state = SOFT_CM_CONN_TIMEWAIT;
+    soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_TIMEWAIT);
     soft_cm_tcp_forget(id);
     arm(id, (uint64_t)soft_cm_timers()->timewait_ms * 1000);
 }
@@ -229,7 +256,7 @@ static void was_silent(struct soft_cm_id *id) {
 }
 
 void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state) {
-    id->conn.state = state;
+    soft_cm_conn_enter(&id->conn, state);
     id->conn.asked_ns = soft_now_ns();
     id->conn.waiting = false;
     id->conn.refuse_ns = 0;
@@ -327,7 +354,7 @@ void soft_cm_conn_peer_gone(struct soft_cm_id *id) {
         return;
     case SOFT_CM_CONN_UP:
         forget_peer(id);
-        id->conn.state = SOFT_CM_CONN_DREQ_RCVD;
+        soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_DREQ_RCVD);
         soft_cm_quiet_end(id);
         return;
     case SOFT_CM_CONN_DREQ_SENT:

@@ -80,6 +80,9 @@ struct soft_cm_conn {
     union soft_cm_wire_any request;
 };
 
+/* Control lock. It is in that state from now on; builds with assertions stop where it may not follow the one before. */
+void soft_cm_conn_enter(struct soft_cm_conn *conn, enum soft_cm_conn_state state);
+
 /*
  * Enters a state that waits for an answer: sends request (already set) and keeps repeating it. Where
  * no peer can be asked the refusal is posted at once.

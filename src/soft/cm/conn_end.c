@@ -30,7 +30,7 @@ void soft_cm_conn_sidr_reply(struct soft_cm_id *id, enum soft_cm_sidr status, co
         memcpy(conn->request.sidr_rep.data, data, len);
     conn->request_type = SOFT_CM_WIRE_SIDR_REP;
     conn->request_bytes = sizeof conn->request.sidr_rep;
-    conn->state = SOFT_CM_CONN_SIDR_DONE; /* stays there to answer a repeated request */
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_SIDR_DONE); /* stays there to answer a repeated request */
     soft_cm_wire_send(id, SOFT_CM_WIRE_SIDR_REP, &conn->request, conn->request_bytes);
 }
 

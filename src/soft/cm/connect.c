@@ -87,7 +87,7 @@ static int connect_locked(struct soft_cm_id *id, const struct rdma_conn_param *p
         fill_sidr_req(id, param);
     else
         fill_req(id, param);
-    id->state = SOFT_CM_CONNECT;
+    soft_cm_id_enter(id, SOFT_CM_CONNECT);
     int event, status;
     if (soft_fault_id_call(&id->fault, FAULT_CONNECT, &event, &status))
         soft_cm_conn_fault(id, event, status);
@@ -131,7 +131,7 @@ int soft_cm_qp_establish(struct soft_cm_id *id) {
     soft_lock();
     bool replied = id->conn.state == SOFT_CM_CONN_REP_RCVD;
     if (replied) {
-        id->conn.state = SOFT_CM_CONN_UP;
+        soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_UP);
         soft_cm_wire_send_plain(id, SOFT_CM_WIRE_RTU);
     }
     soft_unlock();

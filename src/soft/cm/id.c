@@ -230,12 +230,35 @@ int soft_create_id(struct rdma_event_channel *channel, struct rdma_cm_id **id, v
     return soft_create_id2(channel, id, context, ps, (enum ibv_qp_type)soft_cm_qp_type_of(ps));
 }
 
+/* ---- states --------------------------------------------------------------------------------------- */
+
+#define BIT(state) (1u << (SOFT_CM_##state))
+
+/* Which states may follow. From any to DEAD, which is the last. */
+static const uint16_t follows[] = {
+    [SOFT_CM_IDLE] = BIT(BOUND) | BIT(CONNECT),
+    [SOFT_CM_BOUND] = BIT(IDLE) | BIT(ADDR_RESOLVED) | BIT(LISTEN),
+    [SOFT_CM_ADDR_RESOLVED] = BIT(BOUND) | BIT(ROUTE_RESOLVED),
+    [SOFT_CM_ROUTE_RESOLVED] = BIT(CONNECT),
+    [SOFT_CM_CONNECT] = BIT(ROUTE_RESOLVED) | BIT(DISCONNECT),
+    [SOFT_CM_DISCONNECT] = 0,
+    [SOFT_CM_LISTEN] = 0,
+    [SOFT_CM_DEAD] = 0,
+};
+
+void soft_cm_id_enter(struct soft_cm_id *id, enum soft_cm_state state) {
+    soft_assert_locked();
+    ASSERT(id->state != SOFT_CM_DEAD &&
+           (state == SOFT_CM_DEAD || (follows[id->state] >> state & 1)));
+    id->state = state;
+}
+
 /* ---- ending --------------------------------------------------------------------------------------- */
 
 void soft_cm_id_kill(struct soft_cm_id *id) {
     if (id->state == SOFT_CM_DEAD)
         return;
-    id->state = SOFT_CM_DEAD;
+    soft_cm_id_enter(id, SOFT_CM_DEAD);
     soft_cm_port_release(id);
     soft_cm_tcp_port_close(id);
     soft_cm_conn_kill(id);

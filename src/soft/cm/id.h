@@ -128,6 +128,9 @@ static inline int soft_cm_id_unusable(struct rdma_cm_id *id) {
     return atomic_load(&soft_cm_id_of(id)->removed) ? ENXIO : 0;
 }
 
+/* Control lock. It is in that state from now on; builds with assertions stop where it may not follow the one before. */
+void soft_cm_id_enter(struct soft_cm_id *id, enum soft_cm_state state);
+
 /* ---- table; control lock ----------------------------------------------------------------------- */
 
 /* A new id without channel, engine reference or address. NULL: no memory. */

@@ -32,7 +32,7 @@ static int listen_locked(struct soft_cm_id *id, int backlog) {
             memset(&id->id.route.addr.src_storage, 0, sizeof id->id.route.addr.src_storage);
             return -error;
         }
-        id->state = SOFT_CM_BOUND;
+        soft_cm_id_enter(id, SOFT_CM_BOUND);
     }
     if (id->state != SOFT_CM_BOUND || id->port.name < 0)
         return EINVAL;
@@ -50,7 +50,7 @@ static int listen_locked(struct soft_cm_id *id, int backlog) {
         return -error;
     id->backlog =
         backlog <= 0 || backlog > SOFT_CM_BACKLOG_MAX ? SOFT_CM_BACKLOG_MAX : (unsigned)backlog;
-    id->state = SOFT_CM_LISTEN;
+    soft_cm_id_enter(id, SOFT_CM_LISTEN);
     return 0;
 }
 
@@ -83,7 +83,7 @@ static bool req_valid(const struct soft_cm_wire_req *req) {
 static void take_req(struct soft_cm_id *id, struct soft_cm_event *event,
                      const struct soft_cm_wire_req *req) {
     struct soft_cm_conn *conn = &id->conn;
-    conn->state = SOFT_CM_CONN_REQ_RCVD;
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_REQ_RCVD);
     conn->remote_qpn = req->qp_num;
     conn->recv_psn = req->psn;
     conn->responder_resources = req->initiator_depth;
@@ -132,7 +132,7 @@ static struct soft_cm_event *announce(struct soft_cm_id *listener,
     }
     id->id.route.addr.src_storage = *own;
     id->id.route.addr.dst_storage = *peer;
-    id->state = SOFT_CM_CONNECT;
+    soft_cm_id_enter(id, SOFT_CM_CONNECT);
     id->tos = listener->tos;
     id->ack_timeout_set = listener->ack_timeout_set;
     id->ack_timeout = listener->ack_timeout;
@@ -186,7 +186,7 @@ void soft_cm_listen_on_request(struct soft_peer *peer, uint32_t type,
     id->conn.peer = soft_peer_hold(peer);
     id->conn.remote = msg->head.from;
     if (ud) {
-        id->conn.state = SOFT_CM_CONN_SIDR_RCVD;
+        soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_SIDR_RCVD);
         soft_cm_event_set_data(event, sidr->data, sizeof sidr->data);
     } else {
         take_req(id, event, req);

@@ -110,9 +110,9 @@ void soft_cm_mpa_kill(struct soft_cm_id *id) {
 void soft_cm_mpa_not_connected(struct soft_cm_id *id, int error) {
     id->conn.tcp_error = error;
     soft_cm_mpa_over(id);
-    id->conn.state = SOFT_CM_CONN_NONE;
+    soft_cm_conn_enter(&id->conn, SOFT_CM_CONN_NONE);
     if (id->state == SOFT_CM_CONNECT)
-        id->state = SOFT_CM_ROUTE_RESOLVED;
+        soft_cm_id_enter(id, SOFT_CM_ROUTE_RESOLVED);
 }
 
 /* 0: there is one to ask. -EINPROGRESS: names are being read. Else there is none, or the connection is over. */
@@ -218,14 +218,14 @@ static int begin(struct soft_cm_id *id, const struct rdma_conn_param *param) {
     conn->tcp_error = 0;
     conn->turn = (struct soft_cm_port_turn){0};
     fill_req(id, param, len);
-    id->state = SOFT_CM_CONNECT;
+    soft_cm_id_enter(id, SOFT_CM_CONNECT);
     qp->cm = id->number;
     int event, status;
     if (soft_fault_id_call(&id->fault, FAULT_CONNECT, &event, &status)) {
         soft_cm_mpa_fault(id, event, status);
         return 0;
     }
-    conn->state = SOFT_CM_CONN_REQ_SENT;
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_REQ_SENT);
     conn->asked_ns = soft_now_ns();
     soft_cm_mpa_handshake(id);
     return 0;
@@ -299,7 +299,7 @@ static int accept_locked(struct soft_cm_id *id, const struct rdma_conn_param *pa
         return 0;
     }
     send_rep(id, param, len);
-    conn->state = SOFT_CM_CONN_UP;
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_UP);
     soft_cm_mpa_up(id, NULL, 0);
     return 0;
 }

@@ -32,11 +32,11 @@ static struct soft_cm_id *request_id(struct soft_peer *peer, struct soft_cm_id *
         return NULL;
     (void)soft_cm_wire_addr_get(&id->id.route.addr.src_storage, &req->dst);
     (void)soft_cm_wire_addr_get(&id->id.route.addr.dst_storage, &req->src);
-    id->state = SOFT_CM_CONNECT;
+    soft_cm_id_enter(id, SOFT_CM_CONNECT);
     id->tos = listener->tos;
     id->listener = listener;
     struct soft_cm_conn *conn = &id->conn;
-    conn->state = SOFT_CM_CONN_REQ_RCVD;
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_REQ_RCVD);
     conn->peer = soft_peer_hold(peer);
     conn->remote = req->head.from;
     conn->remote_qpn = req->qp_num;
@@ -141,7 +141,7 @@ void soft_cm_mpa_on_rep(struct soft_cm_id *id, const struct soft_cm_wire_mpa *re
         soft_cm_mpa_failed(id, RDMA_CM_EVENT_CONNECT_ERROR, -error, NULL, 0);
         return;
     }
-    conn->state = SOFT_CM_CONN_UP;
+    soft_cm_conn_enter(conn, SOFT_CM_CONN_UP);
     soft_lock_wake();
     soft_cm_mpa_up(id, rep->data, rep->bytes);
 }

@@ -56,7 +56,7 @@ static int bind_locked(struct soft_cm_id *id, const struct sockaddr *addr, bool 
         clear_src(id);
         return -error;
     }
-    id->state = SOFT_CM_BOUND;
+    soft_cm_id_enter(id, SOFT_CM_BOUND);
     return 0;
 }
 
@@ -82,7 +82,7 @@ int soft_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr) {
     soft_lock();
     soft_cm_port_release(own);
     clear_src(own);
-    own->state = SOFT_CM_IDLE;
+    soft_cm_id_enter(own, SOFT_CM_IDLE);
     soft_unlock();
     return soft_cm_fail(error);
 }
@@ -140,7 +140,7 @@ static int resolve_locked(struct soft_cm_id *id, const struct sockaddr *src,
             soft_cm_addr_copy(&id->id.route.addr.src_storage, soft_cm_id_dst(id));
         soft_cm_addr_set_port(&id->id.route.addr.src_storage, own_port);
     }
-    id->state = SOFT_CM_ADDR_RESOLVED;
+    soft_cm_id_enter(id, SOFT_CM_ADDR_RESOLVED);
     return 0;
 }
 
@@ -178,7 +178,7 @@ int soft_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct sockad
         error = soft_cm_device_attach(own, atomic_load(&own->channel));
         soft_lock();
         if (error && own->state == SOFT_CM_ADDR_RESOLVED)
-            own->state = SOFT_CM_BOUND;
+            soft_cm_id_enter(own, SOFT_CM_BOUND);
         soft_cm_event_raise(own, error ? RDMA_CM_EVENT_ADDR_ERROR : RDMA_CM_EVENT_ADDR_RESOLVED,
                             -error);
         soft_unlock();
@@ -215,7 +215,7 @@ int soft_cm_route_found(struct soft_cm_id *id) {
         id->id.route.path_rec = path;
         id->id.route.num_paths = 1;
     }
-    id->state = SOFT_CM_ROUTE_RESOLVED;
+    soft_cm_id_enter(id, SOFT_CM_ROUTE_RESOLVED);
     soft_cm_event_raise(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0);
     return 0;
 }
