@@ -7,6 +7,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,9 +159,20 @@ int soft_name_scan_proc(const char *begin,
     return 0;
 }
 
+/*
+ * A kernel that does not have the module which lists sockets (unix_diag) starts a program that looks for it, each time it is
+ * asked, and the caller waits for that: so it is asked once.
+ */
+static _Atomic bool is_not_listed;
+
 int soft_name_scan(const char *begin, bool (*see)(const struct soft_listed_name *name, void *arg),
                    void *arg) {
-    if (soft_name_scan_netlink(begin, see, arg) == 0)
-        return 0;
-    return soft_name_scan_proc(begin, see, arg); /* a kernel without the former */
+    if (!atomic_load(&is_not_listed)) {
+        int rc = soft_name_scan_netlink(begin, see, arg);
+        if (rc == 0)
+            return 0;
+        if (rc == -ENOENT || rc == -EPROTONOSUPPORT) /* no such module, no such socket */
+            atomic_store(&is_not_listed, true);
+    }
+    return soft_name_scan_proc(begin, see, arg);
 }

@@ -3,8 +3,8 @@
  * name_list.h - the kernel's list of abstract unix socket names that are listened on.
  *
  * Any user can make any number of names, and each of them takes time here: a fraction of a microsecond where the kernel
- * lists sockets over netlink (sock_diag(7)), some microseconds where it has to be read out of /proc. No state, any thread,
- * never with the control lock.
+ * lists sockets over netlink (sock_diag(7)), some microseconds where it has to be read out of /proc. Any thread, never with
+ * the control lock.
  */
 #ifndef SOFT_IPC_NAME_LIST_H
 #define SOFT_IPC_NAME_LIST_H
