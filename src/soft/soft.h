@@ -53,8 +53,6 @@ struct ibv_srq *soft_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *att
 int soft_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int soft_destroy_srq(struct ibv_srq *srq);
-int soft_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
-int soft_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 struct ibv_qp *soft_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int soft_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int soft_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
@@ -112,8 +110,6 @@ const char *soft_cm_net_text(unsigned net);
 int soft_cm_set_net(struct rdma_event_channel *channel, unsigned net);
 /* As soft_resolve_route(). 1: over TCP, and ROUTE_RESOLVED comes when TCP is connected, of which no listener hears. */
 int soft_cm_reach(struct rdma_cm_id *id, int timeout_ms);
-uint64_t
-soft_peer_number(struct ibv_qp *qp); /* its peer's process, or user if that is another one */
 /* Over TCP, and not this device: it has iWARP's operations only, neither immediate data nor atomics. */
 bool soft_peer_is_plain(struct ibv_qp *qp);
 void *soft_mem_alloc(size_t bytes);

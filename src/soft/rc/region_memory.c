@@ -88,10 +88,12 @@ static void forget(struct soft_region *region) {
 
 int soft_region_memory(size_t bytes) {
     soft_assert_locked();
-    int fd, index;
-    uint8_t *addr = map(bytes, 0, &fd);
-    if (!addr)
+    int fd, index, err = soft_fault_call(FAULT_CALL_mem_alloc);
+    uint8_t *addr = err ? NULL : map(bytes, 0, &fd);
+    if (!addr) {
+        errno = err ? err : errno;
         return -1;
+    }
     index = share(addr, bytes, fd);
     if (index < 0) {
         close(fd);

@@ -2,6 +2,7 @@
 /*
  * softverbs_stage_test.c - large sends from private memory: through blocks that the peer has mapped (rc/stage.h).
  */
+#include "support/fault.h"
 #include "support/softverbs.h"
 
 #include "base/sanitize.h"
@@ -215,7 +216,9 @@ TEST(without_a_block_it_goes_through_the_ring_and_on_by_blocks) {
     sv_take_down(&from[0], SV_TO_ERR);
     assert_int_equal(sv_recv(&b, 1, 0, LARGE), 0);
     bool sent = false, received = false;
-    while (!sent || !received) {
+    uint64_t since = soft_now_ns();
+    for (unsigned turns = 0; !sent || !received;
+         sv_pause(&turns, since, "a message", __FILE__, __LINE__)) {
         received |= ibv_poll_cq(b.rcq, 1, &wc) == 1;
         sent |= ibv_poll_cq(a.scq, 1, &wc) == 1;
     }
@@ -223,6 +226,28 @@ TEST(without_a_block_it_goes_through_the_ring_and_on_by_blocks) {
     assert_true(sv_slots_written(&a) - before < LARGE / SOFT_SLOT_PAYLOAD / 2);
     close_pair(NULL);
     close_stuck();
+}
+
+static bool is_asked(void) {
+    char log[64] = "";
+    fault_log(log, sizeof log);
+    return log[0];
+}
+
+/* Nor is it asked for again. */
+TEST(without_memory_for_blocks_all_goes_through_the_ring) {
+    sv_pair(&a, large, &b, large);
+    sv_wait_linked(&a);
+    fault_plan("call=mem_alloc errno=ENOMEM");
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t before = sv_slots_written(&a);
+        passes(&a, &b, AT_ONCE, i);
+        assert_true(sv_slots_written(&a) - before >= AT_ONCE / SOFT_SLOT_PAYLOAD);
+        sv_until(is_asked());
+    }
+    fault_log_is("call mem_alloc 1: errno ENOMEM (line 1)\n");
+    fault_clear();
+    close_pair(NULL);
 }
 
 static void takes_one_at_once(int fd) {
