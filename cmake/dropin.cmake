@@ -26,7 +26,6 @@ endif()
 # ---- preloaded: both interfaces, no versions -------------------------------------------------------
 
 set(device_objects "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/src/soft/>"
-                   "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/fabric/(extended|soft|traits)[.]c>"
                    "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/base/(assert|condition|guarded_copy|limits|memory_file|settings|thread)[.]c>")
 add_library(sluice-soft-preload SHARED "${dropin}/export.c" "${dropin}/load.c" ${device_objects}
             $<TARGET_OBJECTS:dropin_verbs> $<TARGET_OBJECTS:dropin_cm>)

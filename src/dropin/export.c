@@ -9,13 +9,12 @@
 #include <unistd.h>
 
 #include "dropin/dropin.h"
-#include "fabric/dropin.h"
+#include "soft/door.h"
 #include "soft/rc/completer.h"
-#include "soft/soft.h"
 
-extern const struct fabric_export sluice_soft_door;
-EXPORT const struct fabric_export sluice_soft_door = {
-    .mark = FABRIC_EXPORT_MARK, .size = sizeof(struct fabric_ops), .ops = &fabric_soft};
+extern const struct soft_door sluice_soft_door;
+EXPORT const struct soft_door sluice_soft_door = {
+    .mark = SOFT_DOOR_MARK, .size = sizeof(struct soft_calls), .calls = &soft_calls};
 
 /* The programs were written for NICs: see completer.h. */
 __attribute__((constructor)) static void serve_strangers(void) {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * soft.c - the fabric of the software RDMA device: its entry points behind the table.
- * The only file outside src/soft that names them. Constant data.
+ * The only file outside src/soft that names them. Constant data, once it is known which copy of the device is used.
  */
-#include "soft/object/profile.h"
-#include "soft/soft.h"
-
 #include <errno.h>
 
 #include "fabric/extended.h"
-#include "fabric/fabric.h"
+#include "fabric/soft.h"
+#include "soft/door.h"
 #include <sluice/sluice.h>
+
+/* The copy that is used: this library's own, or the drop-in's. */
+static const struct soft_calls *device = &soft_calls;
 
 /* Its rdma_cm opens a context for each channel and closes it in time. */
 static void mark_nothing(struct fabric_mark *mark, struct ibv_context *ctx) {
@@ -22,7 +23,7 @@ static void detach_nothing(const struct fabric_mark *mark) {
 }
 
 static const char *get_profile(void) {
-    return soft_profile()->name;
+    return device->profile_name();
 }
 
 /* One that is like another device is judged like that device. */
@@ -36,11 +37,11 @@ static void get_traits(const struct ibv_device *dev, const struct ibv_device_att
 }
 
 static unsigned transport_of(struct ibv_qp *qp) {
-    return soft_over_tcp(qp) ? SLUICE_TRANSPORT_TCP : SLUICE_TRANSPORT_SHARED_MEMORY;
+    return device->over_tcp(qp) ? SLUICE_TRANSPORT_TCP : SLUICE_TRANSPORT_SHARED_MEMORY;
 }
 
 static unsigned peer_lacks(struct ibv_qp *qp) {
-    return soft_peer_is_plain(qp)
+    return device->peer_is_plain(qp)
                ? FABRIC_LACKS_IMMEDIATE | FABRIC_LACKS_ATOMICS | FABRIC_LACKS_ARRIVAL
                : 0;
 }
@@ -55,7 +56,7 @@ static int near_nothing(struct hwloc_topology *topology, struct ibv_device *dev,
 
 /* A device like another one has what that one has: a call of ours alone is not among it. */
 static fabric_post_framed *get_post_framed(const struct ibv_device_attr *attr) {
-    return get_profile() ? extended_post_framed_of(attr) : soft_post_framed;
+    return get_profile() ? extended_post_framed_of(attr) : device->post_framed;
 }
 
 /* Ours takes by value whatever it takes, however little an inline work request may have. */
@@ -85,89 +86,62 @@ _Static_assert((int)SLUICE_SOFT_NET_DEFAULT == (int)SOFT_CM_NET_DEFAULT &&
 /* A session takes completions of sends and messages in any order. */
 static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                                 struct ibv_comp_channel *channel, int comp_vector) {
-    struct ibv_cq *cq = soft_create_cq(ctx, cqe, cq_context, channel, comp_vector);
+    struct ibv_cq *cq = device->create_cq(ctx, cqe, cq_context, channel, comp_vector);
     if (cq)
-        soft_cq_any_order(cq);
+        device->cq_any_order(cq);
     return cq;
 }
 
+/* Calls that are the device's as they are. */
+#define AS_THEY_ARE(X)                                                                             \
+    X(get_device_list), X(free_device_list), X(get_device_name), X(open_device), X(close_device),  \
+        X(query_device), X(query_port), X(query_gid), X(get_async_event), X(ack_async_event),      \
+        X(alloc_pd), X(dealloc_pd), X(reg_mr), X(dereg_mr), X(create_comp_channel),                \
+        X(destroy_comp_channel), X(destroy_cq), X(get_cq_event), X(ack_cq_events), X(create_srq),  \
+        X(modify_srq), X(query_srq), X(destroy_srq), X(create_qp), X(modify_qp), X(query_qp),      \
+        X(destroy_qp), X(srq_newest_first), X(share), X(fetch), X(post_words), X(sleep_begin),     \
+        X(sleep_end), X(sleep_unfinished), X(create_event_channel), X(destroy_event_channel),      \
+        X(create_id), X(destroy_id), X(bind_addr), X(resolve_addr), X(resolve_route), X(connect),  \
+        X(listen), X(accept), X(reject), X(establish), X(notify), X(disconnect), X(init_qp_attr),  \
+        X(get_cm_event), X(ack_cm_event), X(get_src_port), X(set_option), X(write_cm_event),       \
+        X(resolve_addrinfo), X(query_addrinfo), X(peer_number), X(mem_alloc), X(mem_free),         \
+        X(mem_alloc_huge)
+
+#define OF_THE_DEVICE(name) .name = soft_##name
 const struct fabric_ops fabric_soft = {
     .name = "soft",
     .software = true,
-    .get_profile = get_profile,
-    .get_traits = get_traits,
-    .get_device_list = soft_get_device_list,
-    .free_device_list = soft_free_device_list,
-    .get_device_name = soft_get_device_name,
-    .open_device = soft_open_device,
-    .close_device = soft_close_device,
-    .query_device = soft_query_device,
-    .query_port = soft_query_port,
-    .query_gid = soft_query_gid,
-    .get_async_event = soft_get_async_event,
-    .ack_async_event = soft_ack_async_event,
-    .alloc_pd = soft_alloc_pd,
-    .dealloc_pd = soft_dealloc_pd,
-    .reg_mr = soft_reg_mr,
-    .dereg_mr = soft_dereg_mr,
-    .create_comp_channel = soft_create_comp_channel,
-    .destroy_comp_channel = soft_destroy_comp_channel,
-    .create_cq = create_cq,
-    .destroy_cq = soft_destroy_cq,
-    .get_cq_event = soft_get_cq_event,
-    .ack_cq_events = soft_ack_cq_events,
-    .create_srq = soft_create_srq,
-    .modify_srq = soft_modify_srq,
-    .query_srq = soft_query_srq,
-    .destroy_srq = soft_destroy_srq,
-    .create_qp = soft_create_qp,
-    .modify_qp = soft_modify_qp,
-    .query_qp = soft_query_qp,
-    .destroy_qp = soft_destroy_qp,
-    .get_post_framed = get_post_framed,
-    .framed_most = framed_most,
-    .create_extended_qp = create_extended_qp,
-    .srq_newest_first = soft_srq_newest_first,
-    .still_access = SOFT_ACCESS_STILL,
-    .share = soft_share,
-    .fetch = soft_fetch,
-    .post_words = soft_post_words,
-    .sleep_begin = soft_sleep_begin,
-    .sleep_end = soft_sleep_end,
-    .sleep_unfinished = soft_sleep_unfinished,
-    .create_event_channel = soft_create_event_channel,
-    .destroy_event_channel = soft_destroy_event_channel,
-    .create_id = soft_create_id,
-    .destroy_id = soft_destroy_id,
-    .bind_addr = soft_bind_addr,
-    .resolve_addr = soft_resolve_addr,
-    .resolve_route = soft_resolve_route,
-    .connect = soft_connect,
-    .listen = soft_listen,
-    .accept = soft_accept,
-    .reject = soft_reject,
-    .establish = soft_establish,
-    .notify = soft_notify,
-    .disconnect = soft_disconnect,
-    .init_qp_attr = soft_init_qp_attr,
-    .get_cm_event = soft_get_cm_event,
-    .ack_cm_event = soft_ack_cm_event,
-    .get_src_port = soft_get_src_port,
-    .set_option = soft_set_option,
-    .write_cm_event = soft_write_cm_event,
-    .resolve_addrinfo = soft_resolve_addrinfo,
-    .query_addrinfo = soft_query_addrinfo,
     .free_addrinfo = soft_freeaddrinfo,
-    .peer_number = soft_peer_number,
-    .transport = transport_of,
     .other_hosts = soft_cm_net_text,
     .set_net = soft_cm_set_net,
     .reach = soft_cm_reach,
+    .still_access = SOFT_ACCESS_STILL,
+    .get_profile = get_profile,
+    .get_traits = get_traits,
+    .create_cq = create_cq,
+    .get_post_framed = get_post_framed,
+    .framed_most = framed_most,
+    .create_extended_qp = create_extended_qp,
+    .transport = transport_of,
     .peer_lacks = peer_lacks,
-    .mem_alloc = soft_mem_alloc,
-    .mem_free = soft_mem_free,
-    .mem_alloc_huge = soft_mem_alloc_huge,
     .cm_mark = mark_nothing,
     .cm_detach = detach_nothing,
     .affinity_cpus = near_nothing,
+    AS_THEY_ARE(OF_THE_DEVICE),
 };
+
+/* ---- the drop-in's copy ---------------------------------------------------------------------------- */
+
+static struct fabric_ops dropin_ops;
+
+const struct fabric_ops *fabric_soft_of_dropin(const struct soft_calls *calls) {
+    device = calls;
+    dropin_ops = fabric_soft;
+#define OF_THE_DROPIN(name) dropin_ops.name = device->name
+    AS_THEY_ARE(OF_THE_DROPIN);
+    dropin_ops.free_addrinfo = device->freeaddrinfo;
+    dropin_ops.other_hosts = device->cm_net_text;
+    dropin_ops.set_net = device->cm_set_net;
+    dropin_ops.reach = device->cm_reach;
+    return &dropin_ops;
+}

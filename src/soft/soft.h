@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * soft.h - entry points of the software RDMA device, one for each libibverbs and librdmacm call,
- * with that call's signature and errno conventions (see its man page). src/fabric/soft.c puts
- * them behind the fabric; no other file outside this folder names them.
+ * with that call's signature and errno conventions (see its man page), and some that no other device has.
  */
 #ifndef SOFT_SOFT_H
 #define SOFT_SOFT_H
@@ -21,6 +20,11 @@
 
 /* Messages so far that found no receive posted and had to wait (RNR), in all of this process. */
 extern _Atomic uint64_t soft_rnr;
+
+#define SOFT_PART_PLAIN                                                                            \
+    1u /* vendor_part_id of the device without a profile; profiles have others */
+/* Which other device this one is like (SLUICE_SOFT_PROFILE); NULL: none. */
+const char *soft_profile_name(void);
 
 /* verbs: device.c, mr.c, cq.c, qp.c, qp_modify.c, srq.c */
 struct ibv_device **soft_get_device_list(int *num);

@@ -32,8 +32,7 @@ awk '
         rank["datapath"] = rank["cm"]
     }
     !($2 in rank) || !($3 in rank) { print "a folder that is in no layer: " $0; bad = 1; next }
-    # Beside is up as well, but for the device that a drop-in is made of.
-    rank[$3] >= rank[$2] && !($2 == "dropin" && $3 == "fabric") {
+    rank[$3] >= rank[$2] { # beside is up as well
         print $1 ": its include of " $3 " points up"
         bad = 1
     }

@@ -14,6 +14,7 @@
 #include "soft/object/qp.h"
 #include "soft/object/ring.h"
 #include "soft/object/upcalls.h"
+#include "soft/soft.h"
 
 #define SPECIFIED                                                                                  \
     .tells_target_access = true, .tells_target_request = true, .reset_to_err = true,               \
@@ -150,6 +151,10 @@ static void choose(void) {
 const struct soft_profile *soft_profile(void) {
     pthread_once(&once, choose);
     return chosen;
+}
+
+const char *soft_profile_name(void) {
+    return soft_profile()->name;
 }
 
 const char *soft_profile_unknown(void) {

@@ -17,9 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SOFT_PART_PLAIN                                                                            \
-    1u /* vendor_part_id of the device without a profile; profiles have others */
-
 #define SOFT_UD_MEMBERS 128 /* members of a group, on this host */
 
 /* How many entries a queue has for which so many were asked. */

@@ -12,6 +12,7 @@
 
 #include "fabric/select.h"
 #include "soft/object/profile.h"
+#include "soft/soft.h"
 
 /* ---- made-up fabrics ------------------------------------------------------------------------- */
 
