@@ -18,9 +18,9 @@ set(static_object "${PROJECT_BINARY_DIR}/static/sluice.o")
 file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/static")
 add_custom_command(
   OUTPUT "${static_object}"
-  COMMAND "${CMAKE_C_COMPILER}" ${c_flags} ${link_as_one} -o "${static_object}" "$<TARGET_OBJECTS:sluice_objects>"
+  COMMAND "${CMAKE_C_COMPILER}" ${c_flags} ${link_as_one} -o "${static_object}" "${library_objects}"
   COMMAND "${CMAKE_OBJCOPY}" --localize-hidden --wildcard "--keep-global-symbol=sluice_*" "${static_object}"
-  DEPENDS "$<TARGET_OBJECTS:sluice_objects>"
+  DEPENDS "${library_objects}"
   COMMENT "Joining the objects of libsluice.a"
   COMMAND_EXPAND_LISTS VERBATIM)
 set_source_files_properties("${static_object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)

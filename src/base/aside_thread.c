@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "base/condition.h"
-#include "base/thread.h"
+#include "common/condition.h"
+#include "common/thread.h"
 
 struct aside {
     pthread_mutex_t lock;

@@ -7,7 +7,7 @@
 
 #include <sluice/sluice.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 
 void log_write(struct log *log, int level, const char *format, ...) {
     UNCANCELLED;

@@ -12,7 +12,7 @@
 
 #include <stddef.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 void mpsc_queue_init(struct mpsc_queue *box) {
     cds_wfcq_init(&box->head, &box->tail);

@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #include "base/env.h"
-#include "base/memory_file.h"
+#include "common/memory_file.h"
 
 #define STATS_NAME "sluice-stat"
 

@@ -21,9 +21,9 @@
 #include "core/auth/replay.h"
 #include "core/context.h"
 #include "core/session_table.h"
-#include "base/deadline.h"
-#include "base/limits.h"
-#include "base/thread.h"
+#include "common/deadline.h"
+#include "common/limits.h"
+#include "common/thread.h"
 
 #define MSGS_MAX 256 /* messages taken in one round */
 

@@ -22,7 +22,7 @@
 #include <stdint.h>
 #include <urcu/list.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 #include "base/epoll_source.h"
 #include "base/stats.h"
 #include "cm/admission.h"

@@ -26,7 +26,7 @@
 #include "cm/connect_queue.h"
 #include "cm/internal.h"
 #include "core/context.h"
-#include "base/thread.h"
+#include "common/thread.h"
 
 #define IDLE_MAX 2 /* threads that are kept without work */
 

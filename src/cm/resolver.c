@@ -30,7 +30,7 @@
 #include "cm/addrinfo.h"
 #include "cm/name_lookup.h"
 #include "base/env.h"
-#include "base/thread.h"
+#include "common/thread.h"
 
 #define ASKING_MAX 16 /* lookups by name servers under way */
 #define IDLE_MAX 2    /* threads that wait for a request; one more ends */

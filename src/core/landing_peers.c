@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 
 _Static_assert(LANDING_PAGES *LANDING_PAGE <= UINT16_MAX + 1u, "an account names each of them");
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/wire/token.h"
 #include "core/context.h"
 #include "core/forked.h"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/session_table.h"
 #include "core/context.h"
 #include "core/forked.h"

@@ -22,7 +22,7 @@
 
 #include <sluice/sluice.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 #include "core/connection.h"
 #include "core/session_ref.h"
 #include "pool/pool.h"

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 
 #define HEADER 24u
 #define NO_VENDOR 0xffffffu /* what Soft-RoCE reports */

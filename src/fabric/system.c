@@ -10,7 +10,7 @@
  * Threads: as thread-safe as rdma-core. The lookup runs once, guarded by an atomic.
  */
 #define _GNU_SOURCE
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "fabric/extended.h"
 #include "fabric/fabric.h"
 

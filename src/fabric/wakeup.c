@@ -43,7 +43,7 @@
 #include <unistd.h>
 
 #include "base/epoll_source.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 
 enum { AWAKE, ARMED, SIGNALLED };
 #define STATE 3u  /* of the state word: one of these */

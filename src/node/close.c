@@ -22,7 +22,7 @@
 #include "cm/listen.h"
 #include "base/aside_thread.h"
 #include "base/barrier.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"

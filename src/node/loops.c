@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "base/uncancelled.h"
+#include "common/limits.h"
+#include "common/uncancelled.h"
 #include "datapath/loop/loop.h"
 #include "datapath/session/queue_pair.h"
 #include "node/node.h"

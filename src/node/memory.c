@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/limits.h"
+#include "common/limits.h"
 #include "datapath/rndv/landing.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"

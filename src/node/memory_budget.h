@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/limits.h"
+#include "common/limits.h"
 
 struct memory_budget_input {
     uint32_t sessions;    /* sessions_max */

@@ -15,9 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/condition.h"
-#include "base/limits.h"
-#include "base/uncancelled.h"
+#include "common/condition.h"
+#include "common/limits.h"
+#include "common/uncancelled.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
 #include "datapath/rx/srq.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/settings.h"
+#include "common/settings.h"
 #include "core/auth/keyring.h"
 #include "core/techniques.h"
 #include "node/node.h"

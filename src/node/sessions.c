@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "cm/cm.h"
 #include "cm/listen.h"
 #include "core/auth/keyring.h"

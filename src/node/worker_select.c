@@ -17,7 +17,7 @@
 #include "base/cpu_begin.h"
 #include "base/cpus.h"
 #include "base/topology.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "node/node.h"
 #include "datapath/loop/loop.h"
 

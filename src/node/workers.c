@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/limits.h"
-#include "base/thread.h"
+#include "common/limits.h"
+#include "common/thread.h"
 #include "node/node.h"
 #include "datapath/loop/loop.h"
 

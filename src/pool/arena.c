@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 

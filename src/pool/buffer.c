@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 #include "pool/internal.h"
 
 #define SPLICE_MAX 256 /* buffers looked at in one go */

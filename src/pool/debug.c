@@ -10,8 +10,8 @@
 #include <string.h>
 #include <sys/auxv.h>
 
-#include "base/sanitize.h"
-#include "base/settings.h"
+#include "common/sanitize.h"
+#include "common/settings.h"
 #include "pool/internal.h"
 
 #define LEAKS_SHOWN 16

@@ -7,7 +7,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "base/thread.h"
+#include "common/thread.h"
 #include "pool/internal.h"
 #include "pool/limit_text.h"
 

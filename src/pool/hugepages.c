@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/settings.h"
+#include "common/settings.h"
 #include "base/topology.h"
 #include "fabric/fabric.h"
 

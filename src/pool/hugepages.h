@@ -55,7 +55,7 @@ void hugepages_miss(struct hugepages_report *report, const struct hugepages_wish
 void hugepages_count(struct hugepages_report *report, const struct hugepages *backing,
                      int64_t bytes);
 
-/* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no" (base/settings.h); none is the default. */
+/* The environment's SLUICE_HUGE_PAGES: "1G", "2M", "no" (common/settings.h); none is the default. */
 void hugepages_from_environment(struct hugepages_wish *wish);
 /* Pages of a GiB are of no use to a pool that never has so much: those of 2 MiB are meant, then. */
 void hugepages_fit(struct hugepages_wish *wish, uint64_t bytes_max);

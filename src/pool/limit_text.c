@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/limits.h"
+#include "common/limits.h"
 
 static uint64_t kib(uint64_t bytes) {
     return bytes / 1024 + (bytes % 1024 != 0);

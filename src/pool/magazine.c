@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
-#include "base/sanitize.h"
+#include "common/assert.h"
+#include "common/sanitize.h"
 
 struct pool_cache *pool_cache_new(struct pool *pool, uint16_t number) {
     struct pool_cache *cache = aligned_alloc(_Alignof(struct pool_cache), sizeof *cache);

@@ -11,9 +11,9 @@
 #ifndef POOL_QUICK_H
 #define POOL_QUICK_H
 
-#include "base/assert.h"
+#include "common/assert.h"
 #include "base/barrier.h"
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "pool/magazine.h"
 #include "pool/size_class.h"
 

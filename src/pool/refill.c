@@ -7,8 +7,8 @@
  *
  * Locks: see internal.h. Any thread.
  */
-#include "base/sanitize.h"
-#include "base/uncancelled.h"
+#include "common/sanitize.h"
+#include "common/uncancelled.h"
 #include "pool/internal.h"
 
 #define GROW_TRIES 8

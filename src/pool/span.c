@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 
 uint32_t span_pages(unsigned size_class, enum span_size size, bool marked) {
     size_t slot = class_slot(size_class, marked);

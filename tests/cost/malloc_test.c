@@ -25,7 +25,7 @@
 
 #include <sluice/sluice.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 #define WARM 3000u /* messages in each direction before those that count */
 #define STEADY 10000u

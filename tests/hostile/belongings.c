@@ -3,7 +3,7 @@
 #include "support/pool_stats.h"
 #include "support/side.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "hostile/belongings.h"
 #include "node/node.h"
 #include "soft/ipc/control_lock.h"

@@ -20,7 +20,7 @@
 #include <sluice/memory.h>
 #include <sluice/sluice.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 #ifdef SANITIZE_THREAD /* which makes everything slower, and locks most of all */
 #define VICTIM_BOUND_NS 500000000ull

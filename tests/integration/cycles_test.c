@@ -6,7 +6,7 @@
 #include "support/side.h"
 #include "support/peer.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/tasks.h"
 #include "support/usage.h"
 

@@ -15,7 +15,7 @@
 
 #include <sluice/memory.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/tasks.h"
 #include "support/usage.h"
 

@@ -9,7 +9,7 @@
 #include "support/side.h"
 #include "support/peer.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/stall.h"
 #include "support/log.h"
 #include "support/usage.h"

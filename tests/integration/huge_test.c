@@ -7,7 +7,7 @@
 #include "support/peer.h"
 #include "support/skip.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 #define BYTES (300 * FLOW_MIB)
 #define NEEDED (4 * BYTES) /* it is there twice, and the system goes on */

@@ -11,7 +11,7 @@
 #include "support/peer.h"
 #include "support/pool_stats.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "node/node.h"
 
 enum end { FINISHED, HUNG_UP, KILLED, PEERS_DEVICE_GONE, DEVICE_GONE };

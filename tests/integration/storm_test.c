@@ -8,7 +8,7 @@
 #include "support/peer.h"
 #include "support/usage.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 enum { PEERS = 2 };
 #ifdef SANITIZE_THREAD /* all of it takes twenty times as long, but for the patience of who dials */

@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$source"
 
 # NAME HEADER of every prototype and variable: at the beginning of a line, or behind a return type on the line before.
-find src -name '*.h' -exec awk '
+find common src -name '*.h' -exec awk '
     /^(static|typedef|struct [a-z_0-9]+;|#|\/|struct [a-z_]+ \{|enum|_Static)/ && !/^(struct|enum) .*\(/ { next }
     /^[a-z]/ && match($0, /[A-Za-z_0-9]+(\(|(\[[^]]*\])*;)/) {
         name = substr($0, RSTART, RLENGTH)
@@ -20,7 +20,7 @@ find src -name '*.h' -exec awk '
     }' {} + | sort -u > "$work/declared"
 # NAME FILE of every symbol that an object offers.
 xargs nm -A --defined-only -g < "$objects" | awk 'NF == 3 {
-        file = $1; sub(/\.o:[0-9a-f]+$/, "", file); sub(/.*\/src\//, "src/", file)
+        file = $1; sub(/\.o:[0-9a-f]+$/, "", file); if (!sub(/.*\/common\//, "common/", file)) sub(/.*\/src\//, "src/", file)
         print $3, file
     }' | sort -u > "$work/defined"
 

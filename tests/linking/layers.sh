@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# layers.sh SOURCE - what the folders of src/ include of each other. Includes point down:
+# layers.sh SOURCE - what the folders of src/ and common/ include of each other. Includes point down:
 #
-#   base <- soft <- fabric <- pool <- core <- { cm, datapath } <- node        (dropin beside fabric)
+#   common <- base <- soft <- fabric <- pool <- core <- { cm, datapath } <- node        (dropin beside fabric)
 #
 # There is no exception. What a folder asks of one beside or above it is in src/core/upcalls.h.
 #
@@ -17,8 +17,8 @@ set -euo pipefail
 cd "$1"
 
 # One line for each include of another folder: FILE FOLDER OTHER
-includes=$(grep -rnoE --include='*.[ch]' '^#include "[a-z]+/' src |
-    sed -E 's|^(src/([a-z]+)/[^:]*):.*"([a-z]+)/$|\1 \2 \3|' | awk '$2 != $3')
+includes=$(grep -rnoE --include='*.[ch]' '^#include "[a-z]+/' common src |
+    sed -E 's#^((src/)?([a-z]+)/[^:]*):.*"([a-z]+)/$#\1 \3 \4#' | awk '$2 != $3')
 if (($(wc -l <<< "$includes") < 50)); then
     echo "hardly an include in src: this test does not see the library"
     exit 1
@@ -26,7 +26,7 @@ fi
 
 awk '
     BEGIN {
-        split("base soft fabric pool core cm node", names)
+        split("common base soft fabric pool core cm node", names)
         for (i in names) rank[names[i]] = i
         rank["dropin"] = rank["fabric"]
         rank["datapath"] = rank["cm"]

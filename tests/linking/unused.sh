@@ -19,7 +19,7 @@ xargs nm --defined-only -g < "$objects" | awk 'NF == 3 && $3 !~ /^sluice_/ && $3
 # Every name in the code, comments and strings left out, but where it is declared or defined: that is in a line that is not
 # indented, and a function's name is the first there that a parenthesis follows, a variable's the last before what it is
 # or has.
-find src tools/src -name '*.[ch]' -exec awk '
+find common src tools/src -name '*.[ch]' -exec awk '
     {
         gsub(/"([^"\\]|\\.)*"/, "")
         gsub(/\/\*([^*]|\*[^\/])*\*\//, "")
@@ -46,5 +46,5 @@ sort -u "$work/names" > "$work/used"
 
 (($(wc -l < "$work/defined") > 500)) || { echo "only $(wc -l < "$work/defined") definitions were found" >&2; exit 1; }
 comm -23 "$work/defined" "$work/used" | grep -vxF "$(printf '%s\n' "${exceptions[@]}")" > "$work/unused" || true
-sed 's|$|: offered by src, and used by no file of src or tools/src|' "$work/unused"
+sed 's|$|: offered by the library, and used by no file of it or of tools/src|' "$work/unused"
 [[ ! -s $work/unused ]]

@@ -10,7 +10,7 @@
 
 #include <poll.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"
 #include "soft/ipc/control_lock.h"

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <sys/socket.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 void (*socket_call_made)(long number, ssize_t result);
 

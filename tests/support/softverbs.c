@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* softverbs.c - see softverbs.h. */
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/rc/stage.h"
 #include "support/child.h"
 #include "support/softverbs.h"

@@ -17,7 +17,7 @@
 
 #include "core/auth/auth.h"
 #include "base/error.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 
 struct key {
     uint32_t id, bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * cancel.h - where a thread that waits in sluice_poll() may be cancelled: the rest of the library holds that back
- * (base/uncancelled.h).
+ * (common/uncancelled.h).
  *
  * It leaves the loop as a poll leaves it that found nothing: not polled by any thread, not asleep for the device, with a
  * readable descriptor if the application has it, so that another thread polls on. No event was taken by then. In a thread

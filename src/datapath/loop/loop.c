@@ -5,7 +5,7 @@
  * Owner: the thread that opens or closes it.
  */
 #include "datapath/loop/loop.h"
-#include "base/limits.h"
+#include "common/limits.h"
 
 #include <errno.h>
 #include <fcntl.h>

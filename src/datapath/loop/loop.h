@@ -31,11 +31,11 @@
 
 #include <sluice/sluice.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 #include "base/barrier.h"
 #include "base/epoll_source.h"
 #include "base/stats.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/forked.h"
 #include "core/mailbox.h"
 #include "core/session.h"

@@ -24,7 +24,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include "base/deadline.h"
+#include "common/deadline.h"
 #include "datapath/loop/cancel.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"

@@ -6,7 +6,7 @@
  */
 #include "datapath/rndv/mw.h"
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 

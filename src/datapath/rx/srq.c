@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include "datapath/rx/srq.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"

@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
 #include "core/wire/frame.h"

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "datapath/session/drain.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/wire/frame.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"

@@ -15,7 +15,7 @@
 
 #include "datapath/tx/coalesce.h"
 #include "base/less.h"
-#include "base/copy_short.h"
+#include "common/copy_short.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/tx/post.h"

@@ -23,7 +23,7 @@
 
 #include <endian.h>
 
-#include "base/copy_short.h"
+#include "common/copy_short.h"
 #include "core/context.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "datapath/tx/iov.h"
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/rma/one_sided.h"

@@ -7,7 +7,7 @@
  * was not shown from that version on. liburcu orders that; the thread sanitizer is told of it.
  */
 #define _GNU_SOURCE
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 /*
  * Entering and leaving a read-side section inline instead of by a call: liburcu marks both as short enough
@@ -23,7 +23,7 @@
 #include <string.h>
 #include <urcu/urcu-bp.h>
 
-#include "base/thread.h"
+#include "common/thread.h"
 
 /* ---- lookups ------------------------------------------------------------------------------------ */
 

@@ -15,8 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
-#include "base/thread.h"
+#include "common/uncancelled.h"
+#include "common/thread.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1

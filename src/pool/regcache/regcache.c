@@ -5,7 +5,7 @@
  * Registering happens without the table's lock; `gone` tells whether any memory was unmapped meanwhile, and then
  * the registration is thrown away and made again.
  */
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "pool/regcache/internal.h"
 
 #include <errno.h>

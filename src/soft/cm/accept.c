@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/answer.h"
 #include "soft/cm/conn_end.h"
 #include "soft/cm/fault.h"

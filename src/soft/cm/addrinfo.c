@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"

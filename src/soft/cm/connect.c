@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/agreed.h"
 #include "soft/cm/conn_end.h"
 #include "soft/cm/connect.h"

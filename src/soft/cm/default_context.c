@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <urcu/list.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/object/device.h"
 #include "soft/object/mr.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/connect.h"
 #include "soft/cm/fault.h"
 #include "soft/cm/id.h"

@@ -15,8 +15,8 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/settings.h"
-#include "base/uncancelled.h"
+#include "common/settings.h"
+#include "common/uncancelled.h"
 #include "soft/cm/event.h"
 #include "soft/cm/mcast.h"
 #include "soft/cm/mpa.h"

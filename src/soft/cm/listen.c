@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/answer.h"
 #include "soft/cm/device.h"

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <urcu/list.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/settings.h"
-#include "base/uncancelled.h"
+#include "common/settings.h"
+#include "common/uncancelled.h"
 #include "soft/cm/addr.h"
 #include "soft/cm/channel.h"
 #include "soft/cm/id.h"

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/id.h"
 #include "soft/cm/resolve.h"
 #include "soft/fault/inject.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/agreed.h"
 #include "soft/cm/id.h"
 #include "soft/cm/mcast.h"

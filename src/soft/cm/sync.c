@@ -7,7 +7,7 @@
  */
 #include "soft/cm/sync.h"
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/cm/event.h"
 #include "soft/cm/id.h"
 #include "soft/soft.h"

@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "base/settings.h"
+#include "common/settings.h"
 #include "soft/rc/completer.h"
 
 static struct soft_cm_timers times;

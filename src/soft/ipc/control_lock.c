@@ -8,13 +8,13 @@
  */
 #define _GNU_SOURCE
 #include "soft/ipc/control_lock.h"
-#include "base/condition.h"
+#include "common/condition.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 
 static pthread_mutex_t entry = PTHREAD_MUTEX_INITIALIZER;
 /* Held for microseconds, by a thread that is often just about to let go: spins a little. */

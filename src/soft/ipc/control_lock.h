@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 
 void soft_lock(void);
 void soft_unlock(void);

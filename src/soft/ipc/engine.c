@@ -19,9 +19,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/deadline.h"
-#include "base/thread.h"
-#include "base/uncancelled.h"
+#include "common/deadline.h"
+#include "common/thread.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/own_user.h"
 #include "soft/ipc/untrusted_fd.h"

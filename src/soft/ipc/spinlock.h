@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/assert.h"
+#include "common/assert.h"
 
 /* relaxed access to an atomic field, by the holder of its lock or as a hint without it */
 #define ld(field) atomic_load_explicit(&(field), memory_order_relaxed)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 
 struct taking {
     int fd;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * token.h - taking a token out of the counting eventfd of a channel, the one place of the device where a thread may be
- * cancelled: in ibv_get_cq_event() and its like, which programs sleep in for good (base/uncancelled.h).
+ * cancelled: in ibv_get_cq_event() and its like, which programs sleep in for good (common/uncancelled.h).
  *
  * Any thread, that has cancellation disabled.
  */

@@ -21,7 +21,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "base/thread.h"
+#include "common/thread.h"
 #include "soft/ipc/own_user.h"
 
 #define LIST 4096 /* more than a process can have open, as a rule */

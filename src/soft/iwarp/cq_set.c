@@ -11,7 +11,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/cq.h"
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "base/guarded_copy.h"
+#include "common/guarded_copy.h"
 #include "soft/iwarp/crc32c.h"
 
 bool iwarp_place_add(struct iwarp_place *place, void *addr, size_t bytes) {

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"

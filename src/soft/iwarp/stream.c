@@ -16,8 +16,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/sanitize.h"
-#include "base/uncancelled.h"
+#include "common/sanitize.h"
+#include "common/uncancelled.h"
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/rx.h"
 #include "soft/iwarp/tx.h"

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "base/guarded_copy.h"
+#include "common/guarded_copy.h"
 #include "soft/iwarp/crc32c.h"
 #include "soft/iwarp/fpdu.h"
 #include "soft/iwarp/wire.h"

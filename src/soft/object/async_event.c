@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/token.h"
 #include "soft/object/device.h"

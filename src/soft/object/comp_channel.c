@@ -11,7 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/object/cq.h"
 
 void soft_comp_channel_push(struct soft_comp_channel *channel, struct soft_cq *cq) {

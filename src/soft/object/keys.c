@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/memory_file.h"
+#include "common/memory_file.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"

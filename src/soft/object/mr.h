@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/guarded_copy.h"
+#include "common/guarded_copy.h"
 #include "soft/ipc/shm_layout.h"
 
 struct soft_mw;

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/mr.h"
 #include "soft/object/qp.h"

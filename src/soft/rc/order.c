@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/settings.h"
+#include "common/settings.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_arrivals.h"

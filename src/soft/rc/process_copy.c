@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/types.h>
 
-#include "base/thread.h"
+#include "common/thread.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer_internal.h"

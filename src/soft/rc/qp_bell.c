@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"

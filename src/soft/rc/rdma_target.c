@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "base/guarded_copy.h"
+#include "common/guarded_copy.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/mr.h"
 #include "soft/object/profile.h"

@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/limits.h"
-#include "base/memory_file.h"
-#include "base/uncancelled.h"
+#include "common/limits.h"
+#include "common/memory_file.h"
+#include "common/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"

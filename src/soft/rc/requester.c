@@ -9,7 +9,7 @@
  *
  * Owner: the QP's lock.
  */
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/copy_short.h"
+#include "common/copy_short.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/condition.h"
-#include "base/uncancelled.h"
+#include "common/condition.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"

@@ -14,7 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/memory_file.h"
+#include "common/memory_file.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/peer.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"

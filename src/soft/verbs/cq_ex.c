@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/cq.h"

@@ -21,8 +21,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "base/settings.h"
-#include "base/uncancelled.h"
+#include "common/settings.h"
+#include "common/uncancelled.h"
 #include "soft/fault/environment.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"

@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/guarded_copy.h"
-#include "base/uncancelled.h"
+#include "common/guarded_copy.h"
+#include "common/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"

@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/object/device.h"

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/uncancelled.h"
+#include "common/uncancelled.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/profile.h"
 #include "soft/object/qp.h"

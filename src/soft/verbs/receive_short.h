@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/copy_short.h"
+#include "common/copy_short.h"
 #include "soft/object/cq.h"
 #include "soft/object/mr.h"
 #include "soft/object/qp.h"

@@ -8,7 +8,7 @@
 
 #include "cm/cm_table.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/tasks.h"
 #include "support/usage.h"
 

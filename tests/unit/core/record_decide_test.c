@@ -5,7 +5,7 @@
  */
 #include "support/record.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 #ifdef SANITIZE_THREAD
 enum { RANDOM_RECORDS = 100000 }; /* one thread: there is nothing to find, and it takes long */

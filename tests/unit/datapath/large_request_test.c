@@ -3,7 +3,7 @@
  * large_request_test.c - requests and replies above a frame: whole both ways, their deadlines, what ends
  * them, and each with one outcome.
  */
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "datapath/tx/post.h"
 #include "datapath/rndv/rndv.h"
 #include "support/pool_stats.h"

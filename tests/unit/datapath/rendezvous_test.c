@@ -3,7 +3,7 @@
  * rendezvous_test.c - large messages: announced, read or written, delivered whole and in order; their
  * window, outcomes and ends.
  */
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/tx/iov.h"

@@ -24,7 +24,7 @@
 #include "support/log.h"
 #include "support/session_walk.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/ipc/control_lock.h"
 
 enum { STEPS = 250, WALKS = 200, WALKS_SANITIZED = 30 };

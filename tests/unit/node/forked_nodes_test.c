@@ -22,7 +22,7 @@
 
 #include <sluice/sluice.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "base/stats.h"
 
 /* The thread sanitizer knows no threads in the child of a process that had some. */

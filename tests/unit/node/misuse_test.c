@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 
 static sluice_node *open_node(const char *debug) {
     sluice_node *node = NULL;

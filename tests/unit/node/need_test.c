@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <sys/resource.h>
 
-#include "base/limits.h"
+#include "common/limits.h"
 #include "node/memory_budget.h"
 
 #define KIB ((uint64_t)1 << 10)

@@ -17,7 +17,7 @@
 
 #include <sluice/sluice.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/tasks.h"
 #include "support/wait.h"
 #include "support/usage.h"

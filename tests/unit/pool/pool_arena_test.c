@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-#include "base/limits.h"
+#include "common/limits.h"
 #include "base/topology.h"
 #include "support/emulated.h"
 #include "support/fake_memory.h"

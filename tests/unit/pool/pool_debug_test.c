@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/fake_memory.h"
 #include "support/reports.h"
 #include "pool/debug.h"

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/fake_memory.h"
 #include "support/pool_stats.h"
 #include "pool/internal.h"

@@ -7,7 +7,7 @@
  */
 #include "support/softverbs_tcp.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/cq.h"
 #include "support/rows.h"

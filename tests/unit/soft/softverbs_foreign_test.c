@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/cm/id.h"
 #include "soft/control/ctl_client.h"
 #include "soft/ipc/untrusted_fd.h"

@@ -5,7 +5,7 @@
  */
 #include "support/softverbs.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/object/mw.h"
 #include "soft/verbs/mw.h"

@@ -13,7 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/stall.h"
 #include "support/rows.h"
 

@@ -12,7 +12,7 @@
 
 #include <poll.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "fabric/fabric.h"
 #include "soft/fault/inject.h"
 #include "soft/fault/plan.h"

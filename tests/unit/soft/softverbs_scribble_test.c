@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 #include <time.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/ipc/peer_queue.h"
 #include "soft/object/keys.h"
 #include "soft/rc/requester.h"

@@ -5,7 +5,7 @@
 #include "support/fault.h"
 #include "support/softverbs.h"
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "soft/rc/stage.h"
 
 #define AT_ONCE (SOFT_STAGE_QP * SOFT_STAGE_BYTES) /* of one queue pair */

@@ -8,7 +8,7 @@
 
 #include <sys/mman.h>
 
-#include "base/sanitize.h"
+#include "common/sanitize.h"
 #include "support/softverbs_datagram.h"
 
 #define PAGE ((size_t)4096)

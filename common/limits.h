@@ -6,8 +6,8 @@
  * Read anew at every call, from files: slow. Any thread. No call here fails:
  * a value that cannot be read counts as no limit.
  */
-#ifndef BASE_LIMITS_H
-#define BASE_LIMITS_H
+#ifndef COMMON_LIMITS_H
+#define COMMON_LIMITS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* memory_file.h - files of memory, which processes share by their descriptors. No state, any thread. */
-#ifndef BASE_MEMORY_FILE_H
-#define BASE_MEMORY_FILE_H
+#ifndef COMMON_MEMORY_FILE_H
+#define COMMON_MEMORY_FILE_H
 
 #include <stddef.h>
 

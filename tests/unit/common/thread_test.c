@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* thread_test.c - threads of the library leave signals to the application's, but for their own faults. */
 #define _GNU_SOURCE
-#include "base/thread.h"
+#include "common/thread.h"
 #include "support/child.h"
 #include "support/wait.h"
 #include "support/emulated.h"

@@ -6,8 +6,8 @@
  *
  * A program with more rights than its user has none of them. An empty one says nothing. Any thread, as getenv(3).
  */
-#ifndef BASE_SETTINGS_H
-#define BASE_SETTINGS_H
+#ifndef COMMON_SETTINGS_H
+#define COMMON_SETTINGS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -11,7 +11,7 @@
  * many as there are different handlers.
  */
 #define _GNU_SOURCE
-#include "base/guarded_copy.h"
+#include "common/guarded_copy.h"
 
 #include <signal.h>
 #include <stdatomic.h>

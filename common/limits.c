@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* limits.c - limits, read from where the kernel tells them. Any thread. */
 #define _GNU_SOURCE
-#include "base/limits.h"
+#include "common/limits.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -2,7 +2,7 @@
 /* deadline_test.c - a thread that sleeps until a deadline is never woken before it, nor kept far beyond. */
 #include "support/test.h"
 
-#include "base/deadline.h"
+#include "common/deadline.h"
 
 TEST(what_is_due_is_not_waited_for) {
     assert_int_equal(deadline_timeout_ms(0, 0), 0);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/settings.h"
+#include "common/settings.h"
 #include "support/rows.h"
 
 #define UNSAID 4711u /* no value of any */

@@ -10,8 +10,8 @@
  *
  * Owner: the thread that starts it, and joins it.
  */
-#ifndef BASE_THREAD_H
-#define BASE_THREAD_H
+#ifndef COMMON_THREAD_H
+#define COMMON_THREAD_H
 
 #include <pthread.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* memory_file.c - see memory_file.h. */
 #define _GNU_SOURCE
-#include "base/memory_file.h"
+#include "common/memory_file.h"
 
 #include <errno.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* settings.c - see settings.h. Constant. */
 #define _GNU_SOURCE /* secure_getenv */
-#include "base/settings.h"
+#include "common/settings.h"
 
 #include <errno.h>
 #include <stdatomic.h>

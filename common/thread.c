@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* thread.c - a thread begins with the mask of the one that creates it, and to be cancelled: that ends first. */
 #define _GNU_SOURCE
-#include "base/thread.h"
+#include "common/thread.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -6,8 +6,8 @@
  * device sent or did. A failure prints the condition and aborts. In a release build an assertion costs nothing, and its
  * condition is compiled but not evaluated. Any thread.
  */
-#ifndef BASE_ASSERT_H
-#define BASE_ASSERT_H
+#ifndef COMMON_ASSERT_H
+#define COMMON_ASSERT_H
 
 #include <stdbool.h>
 

@@ -4,8 +4,8 @@
  *
  * Pure, any thread.
  */
-#ifndef BASE_DEADLINE_H
-#define BASE_DEADLINE_H
+#ifndef COMMON_DEADLINE_H
+#define COMMON_DEADLINE_H
 
 #include <stdint.h>
 

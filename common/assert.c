@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* assert.c - the end of a process in which an invariant does not hold. */
-#include "base/assert.h"
+#include "common/assert.h"
 
 #include <stdio.h>
 #include <stdlib.h>

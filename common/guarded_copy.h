@@ -10,8 +10,8 @@
  * Any thread, but where marked. An access is a short function that takes no lock and calls nothing but memcpy(): it may be
  * left anywhere.
  */
-#ifndef BASE_GUARDED_COPY_H
-#define BASE_GUARDED_COPY_H
+#ifndef COMMON_GUARDED_COPY_H
+#define COMMON_GUARDED_COPY_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -13,8 +13,8 @@
  *
  * Cheap (a thread's own word is written), nests, keeps errno. Any thread.
  */
-#ifndef BASE_UNCANCELLED_H
-#define BASE_UNCANCELLED_H
+#ifndef COMMON_UNCANCELLED_H
+#define COMMON_UNCANCELLED_H
 
 #include <pthread.h>
 

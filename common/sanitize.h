@@ -7,8 +7,8 @@
  *   SANITIZE_POISON(addr, n), SANITIZE_UNPOISON(...) memory that no code may touch, for the
  *                                                    address sanitizer
  */
-#ifndef BASE_SANITIZE_H
-#define BASE_SANITIZE_H
+#ifndef COMMON_SANITIZE_H
+#define COMMON_SANITIZE_H
 
 #include <stddef.h>
 

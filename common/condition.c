@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* condition.c - see condition.h. None of these calls fails: Linux has the clock, and the attributes need no memory. */
-#include "base/condition.h"
+#include "common/condition.h"
 
 #include <time.h>
 

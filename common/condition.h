@@ -4,8 +4,8 @@
  *
  * Owner: who has the memory; no other thread may use it yet.
  */
-#ifndef BASE_CONDITION_H
-#define BASE_CONDITION_H
+#ifndef COMMON_CONDITION_H
+#define COMMON_CONDITION_H
 
 #include <pthread.h>
 

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/guarded_copy.h"
+#include "common/guarded_copy.h"
 
 #define PAGE ((size_t)4096)
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/limits.h"
+#include "common/limits.h"
 
 static char root[64];
 

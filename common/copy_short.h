@@ -4,8 +4,8 @@
  *
  * From the front in pieces of 32 bytes, and the last of these once more from the end. Pure; any thread.
  */
-#ifndef BASE_COPY_SHORT_H
-#define BASE_COPY_SHORT_H
+#ifndef COMMON_COPY_SHORT_H
+#define COMMON_COPY_SHORT_H
 
 #include <stddef.h>
 #include <stdint.h>
