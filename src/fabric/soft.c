@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * soft.c - the fabric of the software RDMA device: its entry points behind the table.
- * The only file outside src/soft that names them. Constant data, once it is known which copy of the device is used.
+ * The only file of the library that names them. Constant data, once it is known which copy of the device is used.
  */
 #include <errno.h>
 

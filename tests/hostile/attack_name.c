@@ -12,7 +12,7 @@
 #include "soft/cm/addr.h"
 #include "soft/cm/port_name.h"
 #include "soft/control/ctl.h"
-#include "soft/control/ctl_client.h"
+#include "soft/control.h"
 
 #define BLOCKS 16384u
 #define GROUPS 128u

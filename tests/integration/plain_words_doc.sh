@@ -8,8 +8,8 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root" || exit 1
 
 # With all that lies below them.
-folders='include common src'
-code='include common src tests tools bench examples'
+folders='include common device/dropin device/include device/src src'
+code='include common device src tests tools bench examples'
 pages='docs'
 files='CONTRIBUTING.md README.md'
 

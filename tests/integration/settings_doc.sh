@@ -18,7 +18,7 @@ fail() {
 }
 
 # The names in the sources, as strings that are nothing else; those of the page.
-named=$(grep -rhoE --include='*.[ch]' '"SLUICE_[A-Z0-9_]+"' "$root/common" "$root/src" "$root/tools/src" | tr -d '"' | sort -u)
+named=$(grep -rhoE --include='*.[ch]' '"SLUICE_[A-Z0-9_]+"' "$root"/{common,device/dropin,device/src,src} "$root/tools/src" | tr -d '"' | sort -u)
 described=$(awk -F'|' '$2 ~ /^ `SLUICE_[A-Z0-9_]+` $/ { gsub(/[ `]/, "", $2); print $2 }' "$doc" | sort)
 diff <(echo "$named") <(echo "$described") >&2 || fail "< is what the sources name, > what docs/settings.md does"
 

@@ -19,11 +19,10 @@ while read -r program name; do
     case $program in
         contract/*) sources=$root/tests/contract/${program#contract/}_test.c ;;
         hostile/*) sources=$root/tests/hostile/${program#hostile/}_test.c ;;
-        '*') sources=$root/tests/unit/*/*_test.c ;;
-        *) sources=$root/tests/unit/*/${program}_test.c ;;
+        *) sources=$(find "$root/device/tests" "$root/tests/unit" -name "${program}_test.c") ;;
     esac
-    # shellcheck disable=SC2086 # the star of the second case
-    grep -qE "\b$name(_test)?\b" $sources || fail "$program has no test $name"
+    # shellcheck disable=SC2086 # one or many
+    grep -qE "\b$name(_test)?\b" $sources < /dev/null || fail "$program has no test $name"
 done < <(awk -F'|' '
     /^\|/ && NF > 2 {
         n = split($(NF - 1), parts, ";")
@@ -42,7 +41,7 @@ done < <(awk -F'|' '
         }
     }' "$doc")
 
-for source in "$root"/tests/unit/soft/{softverbs,softcm,fault,ctl,iwarp}*_test.c; do
+for source in "$root"/device/tests/{softverbs,softcm,fault,ctl,iwarp}*_test.c "$root"/tests/unit/fabric/softverbs*_test.c; do
     program=$(basename "$source" _test.c)
     grep -q "\`$program\`" "$doc" || fail "nothing of $program is named"
 done

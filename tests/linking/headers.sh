@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$source"
 
 # NAME HEADER of every prototype and variable: at the beginning of a line, or behind a return type on the line before.
-find common src -name '*.h' -exec awk '
+find common device/include device/src src -name '*.h' -exec awk '
     /^(static|typedef|struct [a-z_0-9]+;|#|\/|struct [a-z_]+ \{|enum|_Static)/ && !/^(struct|enum) .*\(/ { next }
     /^[a-z]/ && match($0, /[A-Za-z_0-9]+(\(|(\[[^]]*\])*;)/) {
         name = substr($0, RSTART, RLENGTH)
@@ -20,7 +20,7 @@ find common src -name '*.h' -exec awk '
     }' {} + | sort -u > "$work/declared"
 # NAME FILE of every symbol that an object offers.
 xargs nm -A --defined-only -g < "$objects" | awk 'NF == 3 {
-        file = $1; sub(/\.o:[0-9a-f]+$/, "", file); if (!sub(/.*\/common\//, "common/", file)) sub(/.*\/src\//, "src/", file)
+        file = $1; sub(/\.o:[0-9a-f]+$/, "", file); if (!sub(/.*\/device\/src\//, "device/src/", file) && !sub(/.*\/common\//, "common/", file)) sub(/.*\/src\//, "src/", file)
         print $3, file
     }' | sort -u > "$work/defined"
 
@@ -33,14 +33,15 @@ join "$work/declared" "$work/defined" | awk '
         own = file; sub(/\.c$/, ".h", own)
         door = folder; sub(/.*\//, "", door)
         total++
+        if (header ~ /^device\/include\// && file ~ /^device\/src\//) next
         if (header == own || (base == "internal.h" && folder == home)) next
         if (base == "upcalls.h" && file ~ /\/upcalls\.c$/) next # filled in above, and used below
         if (base == door ".h" && index(file, folder "/") == 1) next
         print $1 ": " file " offers it, and " header " declares it"
     }
     END { print total > "/dev/stderr" }' > "$work/elsewhere" 2> "$work/total"
-grep -rn --include='*.[ch]' '^#include "[a-z_/]*/internal.h"' src |
-    awk -F'[:"]' '{ from = $1; sub(/\/[^\/]*$/, "", from); to = "src/" $4; sub(/\/[^\/]*$/, "", to); if (from != to) print $1 " includes " $4 }' \
+grep -rn --include='*.[ch]' '^#include "[a-z_/]*/internal.h"' device/src src |
+    awk -F'[:"]' '{ from = $1; sub(/\/[^\/]*$/, "", from); to = (from ~ /^device\// ? "device/src/" : "src/") $4; sub(/\/[^\/]*$/, "", to); if (from != to) print $1 " includes " $4 }' \
     >> "$work/elsewhere"
 (($(< "$work/total") > 500)) || { echo "only $(< "$work/total") declarations were found" >&2; exit 1; }
 cat "$work/elsewhere"

@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# layers.sh SOURCE - what the folders of src/ and common/ include of each other. Includes point down:
+# layers.sh SOURCE - what the folders of src/, device/ and common/ include of each other. Includes point down:
 #
-#   common <- base <- soft <- fabric <- pool <- core <- { cm, datapath } <- node        (dropin beside fabric)
+#   common <- base <- device/include <- fabric <- pool <- core <- { cm, datapath } <- node
+#   common <- device/src <- device/dropin
 #
 # There is no exception. What a folder asks of one beside or above it is in src/core/upcalls.h.
 #
-# Inside of src/soft the folders are floors, and includes point down there as well, but for a few that are named below:
+# Inside of device/src/soft the folders are floors, and includes point down there as well, but for a few that are named below:
 #
 #   ipc <- object <- fault <- rc <- ud <- iwarp <- verbs <- cm <- control
 #
-# What a floor asks of one above it is in src/soft/ipc/upcalls.h and src/soft/object/upcalls.h. A message goes through
+# What a floor asks of one above it is in device/src/soft/ipc/upcalls.h and device/src/soft/object/upcalls.h. A message goes through
 # none of these tables.
 set -euo pipefail
 cd "$1"
@@ -28,7 +29,6 @@ awk '
     BEGIN {
         split("common base soft fabric pool core cm node", names)
         for (i in names) rank[names[i]] = i
-        rank["dropin"] = rank["fabric"]
         rank["datapath"] = rank["cm"]
     }
     !($2 in rank) || !($3 in rank) { print "a folder that is in no layer: " $0; bad = 1; next }
@@ -36,7 +36,17 @@ awk '
         print $1 ": its include of " $3 " points up"
         bad = 1
     }
+    $3 == "soft" && $2 != "fabric" { print $1 ": the software device is known to src/fabric alone"; bad = 1 }
     END { exit bad }' <<< "$includes"
+
+# What the library takes of the device is what stands in device/include; the device takes nothing of the library.
+wrong=$(grep -rnE --include='*.[ch]' '^#include "soft/' src tools/src bench | grep -vE '"soft/[a-z]+[.]h"$' || true)
+wrong+=$(grep -rnE --include='*.[ch]' '^#include ("[a-z_]+/|<sluice/)' device/bench device/dropin device/include device/src |
+    grep -vE '"(soft|common)/|^device/dropin/.*"dropin/' || true)
+if [[ -n $wrong ]]; then
+    printf 'includes between the library and its device:\n%s\n' "$wrong"
+    exit 1
+fi
 
 # ---- the floors of the device ---------------------------------------------------------------------
 
@@ -58,14 +68,14 @@ circles=(
     "cm/id 25         an id has its connection, its port and its channel, and their events and messages find the id"
 )
 
-# One line for each include: FILE HEADER, both below src/soft. soft.h is what the device offers, and includes nothing of it.
-soft=$(grep -roE --include='*.[ch]' '^#include "soft/[^"]+"' src/soft |
-    sed -E 's|^src/soft/([^:]*):.*"soft/(.*)"$|\1 \2|' | grep -v ' soft[.]h$')
+# One line for each include: FILE HEADER, both below device/src/soft. The headers without a folder are what the device offers (device/include).
+soft=$(grep -roE --include='*.[ch]' '^#include "soft/[^"]+"' device/src/soft |
+    sed -E 's|^device/src/soft/([^:]*):.*"soft/(.*)"$|\1 \2|' | grep -vE ' [a-z]+[.]h$')
 if (($(wc -l <<< "$soft") < 300)); then
-    echo "hardly an include in src/soft: this test does not see the device"
+    echo "hardly an include in device/src/soft: this test does not see the device"
     exit 1
 fi
-((${#ups[@]} <= 10)) || { echo "${#ups[@]} includes of src/soft may point up, which is more than ten"; exit 1; }
+((${#ups[@]} <= 10)) || { echo "${#ups[@]} includes of device/src/soft may point up, which is more than ten"; exit 1; }
 
 awk -v floors="$floors" -v ups="$(printf '%s\n' "${ups[@]}")" '
     BEGIN {
@@ -81,12 +91,12 @@ awk -v floors="$floors" -v ups="$(printf '%s\n' "${ups[@]}")" '
         if ($1 !~ /\//) next # upcalls.c fills the tables in
         split($1, from, "/"); split($2, to, "/")
         if (!(from[1] in rank) || !(to[1] in rank)) {
-            print "src/soft/" $1 ": its include of " $2 " is of no floor"
+            print "device/src/soft/" $1 ": its include of " $2 " is of no floor"
             bad = 1
         } else if (rank[to[1]] > rank[from[1]]) {
             seen[$0] = 1
             if ($0 in may) next
-            print "src/soft/" $1 ": its include of " $2 " points up"
+            print "device/src/soft/" $1 ": its include of " $2 " points up"
             bad = 1
         }
     }
@@ -145,7 +155,7 @@ awk -v circle_max="$circle_max" -v circles="$(printf '%s\n' "${circles[@]}")" '
                         which = other
                     }
                 }
-            if (size > most) print "src/soft: " size " files need each other, more than " most ":" names
+            if (size > most) print "device/src/soft: " size " files need each other, more than " most ":" names
             if (which != "" && size < most) print "the circle of " which " has only " size " files, to be written down"
             if (size > most || which != "" && size < most) bad = 1
         }

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$1"
 
-mapfile -t files < <(find src/soft -name '*.[ch]' | LC_ALL=C sort)
+mapfile -t files < <(find device/src/soft -name '*.[ch]' | LC_ALL=C sort)
 awk '
     # The locks that the caller has, by the comment: "c" control, "q" of the queue pair, "p" of the CQ.
     function locks(text,    got) {

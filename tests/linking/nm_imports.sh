@@ -22,16 +22,30 @@ if ! grep -q '/src/fabric/' <<< "$imports" ||
 fi
 
 # The CM thread waits for no memory: of the pool it reads a counter and nothing more. And only the
-# resolver's threads wait for name servers; the device's own call for it (src/soft) is not used here.
+# resolver's threads wait for name servers; the device's own call for it (device/src/soft) is not used here.
 pool=$(nm -A --undefined-only "${objects[@]}" | grep '/src/cm/' | grep -E ' U pool_' || true)
 if [[ $(grep -cv ' U pool_bytes$' <<< "$pool") != 0 || -z $pool ]]; then
     printf 'src/cm uses the pool:\n%s\n' "$pool"
     exit 1
 fi
-names=$(nm -A --undefined-only "${objects[@]}" | grep -v '/src/soft/' |
+names=$(nm -A --undefined-only "${objects[@]}" | grep -v '/device/src/soft/' |
     grep -E ' U (getaddrinfo|gethostby.*)$' || true)
 if [[ -z $names ]] || grep -qv '/src/cm/name_lookup\.' <<< "$names"; then
     printf 'name servers are asked by:\n%s\n' "${names:-nobody}"
+    exit 1
+fi
+
+# The device and what it shares with the library need nothing of the library.
+symbols() { # symbols device|library NM-ARGUMENTS... - of the objects of either
+    local invert=''
+    [[ $1 == device ]] || invert=yes
+    shift
+    printf '%s\n' "${objects[@]}" | grep -E ${invert:+-v} '/(device/src|common)/' |
+        xargs nm "$@" | awk 'NF >= 2 { print $NF }' | sort -u
+}
+needed=$(comm -12 <(symbols device --undefined-only) <(symbols library --defined-only -g))
+if [[ -n $needed || $(symbols device --defined-only -g | wc -l) -lt 300 ]]; then
+    printf 'the device needs of the library, or was not found:\n%s\n' "$needed"
     exit 1
 fi
 

@@ -19,7 +19,7 @@ xargs nm --defined-only -g < "$objects" | awk 'NF == 3 && $3 !~ /^sluice_/ && $3
 # Every name in the code, comments and strings left out, but where it is declared or defined: that is in a line that is not
 # indented, and a function's name is the first there that a parenthesis follows, a variable's the last before what it is
 # or has.
-find common src tools/src -name '*.[ch]' -exec awk '
+find common device/dropin device/src src tools/src -name '*.[ch]' -exec awk '
     {
         gsub(/"([^"\\]|\\.)*"/, "")
         gsub(/\/\*([^*]|\*[^\/])*\*\//, "")

@@ -7,7 +7,8 @@ cd "$1"
 failed=0
 steps=0
 while IFS='|' read -r _ file function what _; do
-    file=src/${file// /}
+    file=${file// /}
+    [[ $file == device/* ]] || file=src/$file
     function=${function//[ \`]/}
     steps=$((steps + 1))
     if [[ ! -f $file ]]; then

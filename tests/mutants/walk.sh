@@ -10,7 +10,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/source"
-for part in CMakeLists.txt cmake include common src tests tools bench examples docs LICENSE README.md; do
+for part in CMakeLists.txt cmake include common device src tests tools bench examples docs LICENSE README.md; do
     [[ ! -e $source/$part ]] || cp -r "$source/$part" "$work/source/"
 done
 cmake -G Ninja -S "$work/source" -B "$work/build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="$cc" \

@@ -76,7 +76,7 @@ const char *it_address(int port) {
 
 bool it_rnr_provoked;
 
-/* Of this process, whose other end has no exported call (soft/control/ctl_client.h); -1: it has none. */
+/* Of this process, whose other end has no exported call (soft/control.h); -1: it has none. */
 static int it_control_socket(void) {
     FILE *names = fopen("/proc/self/net/unix", "re");
     char line[256], own[64];

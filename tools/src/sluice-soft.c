@@ -19,9 +19,7 @@
 #include "common/run.h"
 #include "common/tool.h"
 #include "common/units.h"
-#include "soft/control/ctl.h"
-#include "soft/control/ctl_client.h"
-#include "soft/ipc/own_user.h"
+#include "soft/control.h"
 
 #define WORDS 64
 #define PATIENCE_MS 10000
@@ -90,7 +88,7 @@ static int reach(int pid, int *out) {
     int fd = soft_ctl_connect(pid, &who);
     if (fd < 0)
         return no_socket(pid, -fd);
-    if (geteuid() != 0 && !soft_own_user(who.uid, who.pid)) {
+    if (geteuid() != 0 && !soft_ctl_is_own(&who)) {
         close(fd);
         return tool_fail("process %d belongs to user %u: only its user and root may ask", pid,
                          (unsigned)who.uid);

@@ -15,7 +15,7 @@
 
 #include "common/sanitize.h"
 #include "soft/cm/id.h"
-#include "soft/control/ctl_client.h"
+#include "soft/control.h"
 #include "soft/ipc/untrusted_fd.h"
 
 /* ---- what is memory, what is a bell ---------------------------------------------------------------- */

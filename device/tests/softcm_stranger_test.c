@@ -17,7 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/env.h"
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/name_list.h"
 
@@ -125,10 +124,10 @@ static uint64_t wait_meanwhile(const struct reader *reader) {
         while (!atomic_load(&begun))
             sched_yield();
         while (!atomic_load(&done)) {
-            uint64_t before = env_now(&env_default);
+            uint64_t before = soft_now_ns();
             soft_lock();
             soft_unlock();
-            uint64_t took = env_now(&env_default) - before;
+            uint64_t took = soft_now_ns() - before;
             longest = took > longest ? took : longest;
             sched_yield();
         }
@@ -145,13 +144,13 @@ static uint64_t reading_takes(void) {
     uint64_t least = UINT64_MAX;
     static char text[65536];
     for (unsigned try = 0; try < 5; try++) {
-        uint64_t before = env_now(&env_default);
+        uint64_t before = soft_now_ns();
         int fd = open("/proc/net/unix", O_RDONLY | O_CLOEXEC);
         assert_true(fd >= 0);
         while (read(fd, text, sizeof text) > 0)
             ;
         close(fd);
-        uint64_t took = env_now(&env_default) - before;
+        uint64_t took = soft_now_ns() - before;
         least = took < least ? took : least;
     }
     return least;
@@ -165,7 +164,7 @@ static _Atomic unsigned connected;
 int connect(int fd, const struct sockaddr *addr, socklen_t length) {
     connected++;
     if (atomic_load(&slow_connects))
-        for (uint64_t end = env_now(&env_default) + SLOW_NS; env_now(&env_default) < end;)
+        for (uint64_t end = soft_now_ns() + SLOW_NS; soft_now_ns() < end;)
             ;
     return (int)syscall(SYS_connect, fd, addr, length);
 }
@@ -233,11 +232,10 @@ static void cost_little(const struct crowd *names) {
     channel = soft_create_event_channel();
     for (unsigned i = 0; i < 2; i++) {
         opened = connected = 0;
-        uint64_t before = env_now(&env_default);
+        uint64_t before = soft_now_ns();
         readers[i].reads();
         print_message("    %s: %llu us, %u connections\n", readers[i].name,
-                      (unsigned long long)(env_now(&env_default) - before) / 1000,
-                      atomic_load(&connected));
+                      (unsigned long long)(soft_now_ns() - before) / 1000, atomic_load(&connected));
         assert_int_equal(opened, 0);
         assert_true(connected < FEW);
     }

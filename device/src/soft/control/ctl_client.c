@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* ctl_client.c - see ctl_client.h. */
+/* ctl_client.c - see soft/control.h. */
 #define _GNU_SOURCE
-#include "soft/control/ctl_client.h"
+#include "soft/control.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -10,6 +10,7 @@
 #include "soft/control/ctl.h"
 #include "soft/ipc/abstract_socket.h"
 #include "soft/ipc/name_list.h"
+#include "soft/ipc/own_user.h"
 #include "soft/ipc/untrusted_fd.h"
 
 struct search {
@@ -46,4 +47,8 @@ int soft_ctl_connect(pid_t pid, struct ucred *who) {
     if (rc == 0 && search.result < 0) /* or a stranger's socket of such a name takes no more */
         rc = soft_name_scan(SOFT_CTL_PREFIX, look, &search);
     return rc != 0 ? rc : search.result;
+}
+
+bool soft_ctl_is_own(const struct ucred *who) {
+    return soft_own_user(who->uid, who->pid);
 }

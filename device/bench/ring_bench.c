@@ -13,10 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fabric.h"
 #include "floor.h"
 #include "shim.h"
 #include "soft/object/ring.h"
+#include "soft/soft.h"
 
 struct rpc_pending {
     int cpu_a, cpu_b;
@@ -143,8 +143,6 @@ static void slot_stream(bench_state *state, void *arg) {
 #define BUFFER 4096
 #define MEMORY ((size_t)(DEPTH + 1) * BUFFER) /* receives, and one to send from */
 
-static const struct fabric_ops *const fabric = &fabric_soft;
-
 struct end {
     struct ibv_context *ctx;
     struct ibv_pd *pd;
@@ -158,18 +156,20 @@ struct end {
 static bool end_open(struct end *e) {
     memset(e, 0, sizeof *e);
     int count = 0;
-    struct ibv_device **list = fabric->get_device_list(&count);
+    struct ibv_device **list = soft_get_device_list(&count);
     if (!list)
         return false;
-    e->ctx = count > 0 ? fabric->open_device(list[0]) : NULL;
-    fabric->free_device_list(list);
-    if (!e->ctx || !(e->pd = fabric->alloc_pd(e->ctx)) || !(e->memory = fabric->mem_alloc(MEMORY)))
+    e->ctx = count > 0 ? soft_open_device(list[0]) : NULL;
+    soft_free_device_list(list);
+    if (!e->ctx || !(e->pd = soft_alloc_pd(e->ctx)) || !(e->memory = soft_mem_alloc(MEMORY)))
         return false;
-    e->mr = fabric->reg_mr(e->pd, e->memory, MEMORY, IBV_ACCESS_LOCAL_WRITE);
-    e->send_cq = fabric->create_cq(e->ctx, 2 * DEPTH, NULL, NULL, 0);
-    e->recv_cq = fabric->create_cq(e->ctx, 2 * DEPTH, NULL, NULL, 0);
+    e->mr = soft_reg_mr(e->pd, e->memory, MEMORY, IBV_ACCESS_LOCAL_WRITE);
+    e->send_cq = soft_create_cq(e->ctx, 2 * DEPTH, NULL, NULL, 0);
+    e->recv_cq = soft_create_cq(e->ctx, 2 * DEPTH, NULL, NULL, 0);
     if (!e->mr || !e->send_cq || !e->recv_cq)
         return false;
+    soft_cq_any_order(e->send_cq); /* as the library's are */
+    soft_cq_any_order(e->recv_cq);
     struct ibv_qp_init_attr init = {.send_cq = e->send_cq,
                                     .recv_cq = e->recv_cq,
                                     .cap = {.max_send_wr = DEPTH,
@@ -178,25 +178,25 @@ static bool end_open(struct end *e) {
                                             .max_recv_sge = 1,
                                             .max_inline_data = 64},
                                     .qp_type = IBV_QPT_RC};
-    e->qp = fabric->create_qp(e->pd, &init);
+    e->qp = soft_create_qp(e->pd, &init);
     return e->qp != NULL;
 }
 
 static void end_close(struct end *e) {
     if (e->qp)
-        fabric->destroy_qp(e->qp);
+        soft_destroy_qp(e->qp);
     if (e->send_cq)
-        fabric->destroy_cq(e->send_cq);
+        soft_destroy_cq(e->send_cq);
     if (e->recv_cq)
-        fabric->destroy_cq(e->recv_cq);
+        soft_destroy_cq(e->recv_cq);
     if (e->mr)
-        fabric->dereg_mr(e->mr);
+        soft_dereg_mr(e->mr);
     if (e->memory)
-        fabric->mem_free(e->memory, MEMORY);
+        soft_mem_free(e->memory, MEMORY);
     if (e->pd)
-        fabric->dealloc_pd(e->pd);
+        soft_dealloc_pd(e->pd);
     if (e->ctx)
-        fabric->close_device(e->ctx);
+        soft_close_device(e->ctx);
 }
 
 static bool end_recv(struct end *e, uint64_t slot) {
@@ -217,21 +217,21 @@ static bool end_connect(struct end *e, uint32_t peer_qpn) {
                                .timeout = 14,
                                .retry_cnt = 7,
                                .rnr_retry = 7};
-    if (fabric->modify_qp(e->qp, &attr,
-                          IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+    if (soft_modify_qp(e->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
         return false;
     for (uint64_t slot = 0; slot < DEPTH; slot++)
         if (!end_recv(e, slot))
             return false;
     attr.qp_state = IBV_QPS_RTR;
-    if (fabric->modify_qp(e->qp, &attr,
-                          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
+    if (soft_modify_qp(e->qp, &attr,
+                       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                           IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER))
         return false;
     attr.qp_state = IBV_QPS_RTS;
-    return fabric->modify_qp(e->qp, &attr,
-                             IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC) == 0;
+    return soft_modify_qp(e->qp, &attr,
+                          IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                              IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC) == 0;
 }
 
 /* Room in the send queue: sends complete SIGNAL_EVERY at a time. */

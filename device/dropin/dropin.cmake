@@ -4,7 +4,7 @@
 # preloaded, and in sluice-soft/ libibverbs.so.1 and librdmacm.so.1 for the library path. The latter
 # have the symbol versions of the libraries found here.
 
-set(dropin "${PROJECT_SOURCE_DIR}/src/dropin")
+set(dropin "${PROJECT_SOURCE_DIR}/device/dropin")
 set(dropin_verbs "${dropin}/verbs.c" "${dropin}/gid_table.c" "${dropin}/address.c" "${dropin}/names.c"
                  "${dropin}/unsupported.c")
 set(dropin_cm "${dropin}/cm.c" "${dropin}/rsocket.c")
@@ -14,7 +14,7 @@ foreach(part verbs cm)
   set_target_properties(dropin_${part} PROPERTIES POSITION_INDEPENDENT_CODE ON
                                                   C_VISIBILITY_PRESET hidden)
   target_compile_options(dropin_${part} PRIVATE ${SLUICE_NO_LTO}) # versions.sh reads their names
-  target_include_directories(dropin_${part} PRIVATE include src .)
+  target_include_directories(dropin_${part} PRIVATE ${device_roots} device device/src)
   target_link_libraries(dropin_${part} PRIVATE sluice_dependencies)
 endforeach()
 
@@ -25,13 +25,12 @@ endif()
 
 # ---- preloaded: both interfaces, no versions -------------------------------------------------------
 
-set(device_objects "$<FILTER:$<TARGET_OBJECTS:sluice_objects>,INCLUDE,/src/soft/>"
-                   $<TARGET_OBJECTS:common_objects>)
-add_library(sluice-soft-preload SHARED "${dropin}/export.c" "${dropin}/load.c" ${device_objects}
+add_library(sluice-soft-preload SHARED "${dropin}/export.c" "${dropin}/load.c" $<TARGET_OBJECTS:device_objects>
+            $<TARGET_OBJECTS:common_objects>
             $<TARGET_OBJECTS:dropin_verbs> $<TARGET_OBJECTS:dropin_cm>)
 set_target_properties(sluice-soft-preload PROPERTIES OUTPUT_NAME sluice-soft
                                                      C_VISIBILITY_PRESET hidden LINKER_LANGUAGE C)
-target_include_directories(sluice-soft-preload PRIVATE include src .)
+target_include_directories(sluice-soft-preload PRIVATE ${device_roots} device device/src)
 target_link_libraries(sluice-soft-preload PRIVATE Threads::Threads)
 # Everything it calls of its own it calls for good: nobody else's symbol of that name takes its place.
 target_link_options(sluice-soft-preload PRIVATE ${dropin_link_options} "LINKER:-Bsymbolic"

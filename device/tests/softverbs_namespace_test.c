@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include "soft/control/ctl_client.h"
+#include "soft/control.h"
 #include "soft/soft.h"
 
 #define SKIPPED 77
