@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# The software device for programs that know nothing of it (docs/drop-in.md): libsluice-soft.so to be
+# The software device for programs that know nothing of it (device/docs/drop-in.md): libsluice-soft.so to be
 # preloaded, and in sluice-soft/ libibverbs.so.1 and librdmacm.so.1 for the library path. The latter
 # have the symbol versions of the libraries found here.
 

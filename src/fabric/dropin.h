@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * dropin.h - the software device that the user loaded into this process for programs that do not know of
- * it (libsluice-soft.so, docs/drop-in.md). Then it is the software device of Sluice in this
+ * it (libsluice-soft.so, device/docs/drop-in.md). Then it is the software device of Sluice in this
  * process, too, and the system's libraries show no device but this one. Looked for once.
  */
 #ifndef FABRIC_DROPIN_H

@@ -342,7 +342,7 @@ static void take_in_order(struct side *s, struct ibv_cq *scq, struct ibv_cq *rcq
     assert_int_equal(seen[0], SEND);
 }
 
-/* Of the software device, where it is not steady yet where threads sleep: docs/soft-device.md. */
+/* Of the software device, where it is not steady yet where threads sleep: device/docs/soft-device.md. */
 static bool is_asked_for(void) {
 #ifdef CONTRACT_SOFT
     const char *text = getenv("SLUICE_SOFT_ORDER");

@@ -10,7 +10,7 @@ cd "$root" || exit 1
 # With all that lies below them.
 folders='include common device/dropin device/include device/src src'
 code='include common device src tests tools bench examples'
-pages='docs'
+pages='docs device/docs device/README.md'
 files='CONTRIBUTING.md README.md'
 
 # shellcheck disable=SC2086 # lists of names without spaces

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
 #
-# soft_tests_doc.sh - docs/soft-device-tests.md names only tests that exist in the program it says, and
+# soft_tests_doc.sh - device/docs/soft-device-tests.md names only tests that exist in the program it says, and
 # every test program of the software device.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-doc=$root/docs/soft-device-tests.md
+doc=$root/device/docs/soft-device-tests.md
 failed=0
 
 fail() {

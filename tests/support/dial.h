@@ -3,7 +3,7 @@
  * dial.h - a pair (pair.h) whose dialing side has a clock, random numbers and a name server of the
  * test's, and a device on which each try ends as scripted.
  *
- * A script is a list of faults (docs/faults.md), one for each try in turn. It is put in force when
+ * A script is a list of faults (device/docs/faults.md), one for each try in turn. It is put in force when
  * the try asks for its address and takes the place of the one before, so it may name any id.
  */
 #ifndef TESTS_SUPPORT_DIAL_H

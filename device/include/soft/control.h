@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * control.h - the control socket of a process that has the device open, as its other end sees it: abstract, SOCK_SEQPACKET.
- * Its user and root may ask; faults.md has the commands.
+ * Its user and root may ask; device/docs/faults.md has the commands.
  *
  * A request is one packet of text. The answer is one or more packets whose first byte says what they
  * are: '+' more follows, '=' the last one, '!' the last one and a refusal, with the reason.

@@ -17,7 +17,7 @@ static uint32_t told(sluice_node *n) {
     return info.inline_bytes;
 }
 
-/* As docs/soft-device.md has it; of a device of the system nothing is known beforehand. */
+/* As device/docs/soft-device.md has it; of a device of the system nothing is known beforehand. */
 static void as_the_profile_says(uint32_t bytes) {
     const char *like = getenv("SLUICE_SOFT_PROFILE");
     if (!like || !*like)

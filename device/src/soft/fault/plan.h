@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * plan.h - a fault plan as text and as rules. docs/faults.md has the grammar.
+ * plan.h - a fault plan as text and as rules. device/docs/faults.md has the grammar.
  *
  * A plan is constant once parsed. Pure functions, no state, any thread.
  */
