@@ -24,6 +24,7 @@
 #include "common/deadline.h"
 #include "common/limits.h"
 #include "common/thread.h"
+#include "fabric/fast.h"
 
 #define MSGS_MAX 256 /* messages taken in one round */
 
@@ -320,8 +321,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
         error = -errno;
         goto close_epoll;
     }
-    if (fabric->set_net)
-        (void)fabric->set_net(cm->channel, node->options.soft_net); /* which is one of them */
+    (void)fabric_set_net(fabric, cm->channel, node->options.soft_net); /* which is one of them */
     if ((error = wakeup_open(&cm->mailbox->wakeup, fabric, true)) != 0)
         goto destroy_channel;
     if ((error = nonblocking(cm->channel->fd)) != 0 ||

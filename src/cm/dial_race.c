@@ -15,6 +15,7 @@
  */
 #include "cm/internal.h"
 #include "core/context.h"
+#include "fabric/fast.h"
 
 /* The context is what the events of the id go to. */
 static void settle(struct cm_owner *owner, struct rdma_cm_id *id) {
@@ -42,9 +43,9 @@ static void give_up(struct cm *cm, struct cm_aside *at) {
 int cm_race_route(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
-    bool reaches = fabric->reach && conn->candidate_count > 1;
     int ms = cm_milliseconds(cm, conn);
-    int rc = (reaches ? fabric->reach : fabric->resolve_route)(conn->owner.id, ms);
+    int rc = conn->candidate_count > 1 ? fabric_reach(fabric, conn->owner.id, ms)
+                                       : fabric->resolve_route(conn->owner.id, ms);
     conn->search.reaches = rc > 0;
     return rc < 0 ? -1 : 0;
 }

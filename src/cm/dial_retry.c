@@ -99,7 +99,7 @@ static void address_elsewhere(struct cm *cm, struct cm_conn *conn) {
 
 /* The call says some of this, the event the rest, depending on the kernel. */
 static void address_failed(struct cm *cm, struct cm_conn *conn, int error) {
-    if (error == EREMOTE && cm->node->fabric->software) {
+    if (error == EREMOTE && cm->node->traits.keeps_to_host) {
         address_elsewhere(cm, conn);
         return;
     }

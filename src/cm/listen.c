@@ -262,7 +262,7 @@ static void take_all_of(struct cm_listener *listener, sa_family_t family) {
  */
 static struct refusal listen_everywhere(struct cm *cm, struct cm_listener *listener) {
     struct refusal why = {.reason = SLUICE_REASON_ADDRESS, .error = EAFNOSUPPORT};
-    if (cm->node->fabric->software || !cm->node->traits.answer_is_up) {
+    if (cm->node->traits.takes_mapped || !cm->node->traits.answer_is_up) {
         take_all_of(listener, AF_INET6);
         why = listen_here(cm, listener);
     }

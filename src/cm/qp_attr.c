@@ -12,6 +12,7 @@
 #include "core/auth/keyring.h"
 #include "core/context.h"
 #include "core/session_table.h"
+#include "fabric/fast.h"
 
 #define MIN_RNR_TIMER 12 /* 0.64 ms; 0 would mean 655 ms */
 #define ACK_TIMEOUT 14   /* 67 ms, where rdma_cm leaves 0, which means for ever */
@@ -86,7 +87,7 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
 
 void cm_offer_probe(struct cm *cm, struct private_data_req *out) {
     cm_assert_thread(cm);
-    if (cm->node->fabric->peer_lacks && probe_open(cm->node) == 0)
+    if (fabric_peers_differ(cm->node->fabric) && probe_open(cm->node) == 0)
         out->features |= PRIVATE_DATA_FEATURE_PROBE;
 }
 

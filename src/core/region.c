@@ -168,7 +168,7 @@ static int open_region(sluice_region *r, sluice_error *e) {
         r->found = page_round((size_t)r->bytes);
         r->addr = n->fabric->mem_alloc(r->found);
         if (!r->addr)
-            return not_registered(e, errno ? errno : ENOMEM, r->bytes, !n->fabric->software);
+            return not_registered(e, errno ? errno : ENOMEM, r->bytes, !n->traits.unpinned);
     }
     int error = call_begin(&n->regions) ? enroll(r) : ENODEV;
     pthread_mutex_lock(&n->regions.lock);
@@ -180,7 +180,7 @@ static int open_region(sluice_region *r, sluice_error *e) {
         return SLUICE_OK;
     if (r->found)
         n->fabric->mem_free(r->addr, r->found);
-    return not_registered(e, error, r->bytes, !r->node->fabric->software);
+    return not_registered(e, error, r->bytes, !r->node->traits.unpinned);
 }
 
 int sluice_region_open(sluice_node *n, void *addr, uint64_t bytes, uint32_t rights,
@@ -305,5 +305,5 @@ int sluice_region_revoke(sluice_region *r, sluice_error *e) {
     call_end(set);
     pthread_mutex_unlock(&set->lock);
     atomic_store_explicit(&r->uses, 0, memory_order_release);
-    return error == 0 ? SLUICE_OK : not_registered(e, error, r->bytes, !r->node->fabric->software);
+    return error == 0 ? SLUICE_OK : not_registered(e, error, r->bytes, !r->node->traits.unpinned);
 }

@@ -44,7 +44,11 @@ struct hwloc_bitmap_s;
  * drains_shared: a QP in ERR that uses an SRQ reports when it has taken the last receive (LAST_WQE_REACHED).
  * exact_windows: a memory window of type 2 is checked to the byte, and invalidated at once. InfiniBand asks for
  * both; the kernel's software devices do neither.
- * shares: share(), fetch() and post_words(), between two ends on one host.
+ * shares: fabric_share(), fabric_fetch() and fabric_post_words() (fast.h), between two ends on one host.
+ * unpinned: registered memory is not locked, and no limit of locked memory counts it.
+ * anywhere: it is as near to one CPU and to one NUMA node as to another.
+ * files_per_peer: each process that it talks to costs it descriptors.
+ * keeps_to_host: it can be told to stay within this host, and says EREMOTE of an address elsewhere.
  *
  * answer_is_up: the kernel drives the QP. A dialer gets ESTABLISHED for an answer, never CONNECT_RESPONSE, and
  * its QP is in RTS by then; accept moves the listener's. There is nothing to apply and nothing to establish,
@@ -61,17 +65,19 @@ struct hwloc_bitmap_s;
  * reads_unsafe: a READ of more than one packet may deliver wrong bytes when packets were lost (Soft-RoCE of 7.2).
  * no_immediate: there is no WRITE with immediate data.
  * posts_by_call: posting a send is a system call, one that pthread_cancel() acts in.
+ * takes_mapped: an id of IPv6 at any address takes IPv4 as well. Asked only where answer_is_up.
+ * rtu_stays_lost: a lost confirmation of a connection (RTU) is not asked for again.
  * repeats: what was lost on its way is sent again when the timeout of the queue pair is over, and no sooner.
  */
 struct fabric_traits {
-    bool drains_shared, exact_windows, shares;
+    bool drains_shared, exact_windows, shares, unpinned, anywhere, files_per_peer, keeps_to_host;
 
     bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
     bool silent_in_err, flushes_twice, sends_in_place, sent_is_local, sink_is_target, no_immediate;
-    bool reads_unsafe, posts_by_call, repeats;
+    bool reads_unsafe, posts_by_call, takes_mapped, rtu_stays_lost, repeats;
 };
 
-/* peer_lacks() */
+/* fabric_peer_lacks() of fast.h */
 enum fabric_lack {
     FABRIC_LACKS_IMMEDIATE = 1, /* WRITE and SEND with immediate data */
     FABRIC_LACKS_ATOMICS = 2,
@@ -80,8 +86,6 @@ enum fabric_lack {
 
 #define FABRIC_FRAMED 424u /* bytes behind the header that a fabric_post_framed takes, at most */
 #define FABRIC_FRAMED_SIGNALED (1u << 31)
-#define FABRIC_WORDS 14u
-#define FABRIC_SLEEP_FDS 2u
 
 /*
  * An inline SEND of a header of 24 bytes, whose words are given (the third is 0), and of some bytes behind it: as
@@ -91,11 +95,12 @@ enum fabric_lack {
 typedef int fabric_post_framed(struct ibv_qp *qp, uint64_t word0, uint64_t word1,
                                const uint8_t *from, uint32_t bytes, uint64_t wr_id);
 
+struct fabric_fast;
+
 struct fabric_ops {
     const char *name; /* "system" or "soft" */
-    bool software;
-    const char *(*get_profile)(
-        void); /* which other device it is told to be like; may be NULL, or answer it */
+    const struct fabric_fast
+        *fast; /* NULL: it has what verbs and rdma_cm say, and no more (fast.h) */
     void (*get_traits)(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits);
 
@@ -110,72 +115,6 @@ struct fabric_ops {
      * As create_qp, but extended verbs can post its sends too (ibv_wr_post(3)). NULL and errno: the device has none.
      */
     struct ibv_qp *(*create_extended_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
-
-    /*
-     * From now on this SRQ gives the receive that was posted last, whose memory is in the cache, and not the one
-     * that waits longest. NULL where the device has no such choice.
-     */
-    void (*srq_newest_first)(struct ibv_srq *srq);
-
-    /*
-     * An access flag of MRs and windows: the owner leaves the memory as it is while it is sent, or while the window is bound,
-     * so that it need not be copied. 0: the device has no such flag.
-     */
-    unsigned still_access;
-
-    /*
-     * Where traits.shares: memory that the receiver of a message copies by itself, with no key and no work request. share():
-     * how the QP's peer finds these bytes of the MR; false: it cannot reach them so. They stay as they are until the peer
-     * says in a message that it has them, or the QP is destroyed. fetch(): copies sge->length of them. 0; EAGAIN: not yet;
-     * ECONNRESET: the QP's peer is down; EINVAL: it shares no such bytes; EFAULT: `to` is no memory that may be written.
-     */
-    bool (*share)(struct ibv_qp *qp, const struct ibv_mr *mr, const void *addr, uint64_t bytes,
-                  uint32_t *region, uint64_t *at);
-    int (*fetch)(struct ibv_qp *qp, uint32_t region, uint64_t at, const struct ibv_sge *to);
-    /*
-     * There too: an inline SEND of so many words, up to FABRIC_WORDS, as they lie in memory. Not 0: the device posted nothing,
-     * and ibv_post_send() will, or will say why not.
-     */
-    int (*post_words)(struct ibv_qp *qp, const uint64_t *words, unsigned count, bool signalled,
-                      uint64_t wr_id);
-
-    /*
-     * NULL, or: the thread that polls the CQ is about to arm it, for the first time or again, to poll once more and to
-     * sleep. Descriptors that it has to sleep on besides, edge-triggered, each never another one; -1 where there is none this
-     * time, false where that is so of all. elsewhere: when one of them wakes it the thread may not poll for long. Then, after
-     * true, when it is awake: true if the CQ is not armed any more; or the former again. A device that has no interrupts is
-     * told so who sleeps. sleep_unfinished: true, once: the last poll left something to do that may complete nothing, and of
-     * which no edge will tell: the thread polls again before it sleeps.
-     */
-    bool (*sleep_begin)(struct ibv_cq *cq, bool elsewhere, int fd[FABRIC_SLEEP_FDS]);
-    bool (*sleep_end)(struct ibv_cq *cq);
-    bool (*sleep_unfinished)(struct ibv_cq *cq);
-
-    /*
-     * The process behind the QP's peer: QPs with the same number count as one peer. NULL, or 0, where only the peer's
-     * address says so.
-     */
-    uint64_t (*peer_number)(struct ibv_qp *qp);
-
-    /* The transport of a connected queue pair: enum sluice_transport. NULL where it is the device's own network. */
-    unsigned (*transport)(struct ibv_qp *qp);
-    /*
-     * How other hosts are reached, in a line, by an enum sluice_soft_net; and that ids made on that channel from now on
-     * go that way, which fails only for a value that is none. NULL: as the device's network has them.
-     */
-    const char *(*other_hosts)(unsigned soft_net);
-    int (*set_net)(struct rdma_event_channel *channel, unsigned soft_net);
-    /*
-     * As resolve_route. 1: ROUTE_RESOLVED will come when the peer's host has answered, or ROUTE_ERROR with the errno of
-     * a connect() that it did not, or that no program listens there. No listener hears of an id that goes no further. 0: it
-     * is resolve_route, as the device knows no such answer on that way. NULL: on none.
-     */
-    int (*reach)(struct rdma_cm_id *id, int ms);
-    /*
-     * Features of this device that the QP's peer lacks; asked when the queue pair has a peer. NULL where all
-     * peers have all of them.
-     */
-    unsigned (*peer_lacks)(struct ibv_qp *qp);
 
     /* verbs */
     struct ibv_device **(*get_device_list)(int *num);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "fabric/dropin.h"
+#include "fabric/fast.h"
 
 /* The devices of one fabric that have a name, or any name; the first of each kind. */
 struct finding {
@@ -77,7 +78,7 @@ static struct finding find_device(const struct fabric_ops *ops, const char *name
         bool active = true;
         if (!device || (name && strcmp(device, name) != 0))
             continue;
-        int error = ops->software ? 0 : look_at_ports(ops, list[i], &active);
+        int error = fabric_is_software(ops) ? 0 : look_at_ports(ops, list[i], &active);
         if (error != 0 && !*found.shut)
             found.error = error;
         note(error != 0 ? found.shut : active ? found.up : found.down, device);
@@ -115,7 +116,7 @@ static void explain_devices(const struct fabric_ops *ops, struct fabric_choice *
 }
 
 static int take(struct fabric_choice *choice, const struct fabric_ops *ops) {
-    const char *like = ops->get_profile ? ops->get_profile() : NULL;
+    const char *like = fabric_profile(ops);
     if (like)
         explain(choice, ", with the profile of %s (SLUICE_SOFT_PROFILE)", like);
     choice->ops = ops;

@@ -6,6 +6,7 @@
 #include <errno.h>
 
 #include "fabric/extended.h"
+#include "fabric/fast.h"
 #include "fabric/soft.h"
 #include "soft/door.h"
 #include <sluice/sluice.h>
@@ -29,11 +30,14 @@ static const char *get_profile(void) {
 /* One that is like another device is judged like that device. */
 static void get_traits(const struct ibv_device *dev, const struct ibv_device_attr *attr,
                        struct fabric_traits *traits) {
-    if (attr->vendor_part_id != SOFT_PART_PLAIN) {
+    if (attr->vendor_part_id != SOFT_PART_PLAIN)
         fabric_traits_of(dev->transport_type, attr, traits);
-        return;
-    }
-    *traits = (struct fabric_traits){.drains_shared = true, .exact_windows = true, .shares = true};
+    else
+        *traits =
+            (struct fabric_traits){.drains_shared = true, .exact_windows = true, .shares = true};
+    /* Whatever it is like, it is made of memory and sockets. */
+    traits->unpinned = traits->anywhere = traits->files_per_peer = traits->keeps_to_host = true;
+    traits->takes_mapped = traits->rtu_stays_lost = true;
 }
 
 static unsigned transport_of(struct ibv_qp *qp) {
@@ -92,6 +96,25 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *cq_conte
     return cq;
 }
 
+/* ---- its tables ------------------------------------------------------------------------------------ */
+
+/* What no NIC has, as far as it is the device's as it is. */
+#define FAST_AS_IT_IS(X)                                                                           \
+    X(srq_newest_first), X(share), X(fetch), X(post_words), X(sleep_begin), X(sleep_end),          \
+        X(sleep_unfinished), X(peer_number)
+
+#define OF_THE_DEVICE(name) .name = soft_##name
+static const struct fabric_fast fast = {
+    .get_profile = get_profile,
+    .still_access = SOFT_ACCESS_STILL,
+    .transport = transport_of,
+    .peer_lacks = peer_lacks,
+    .other_hosts = soft_cm_net_text,
+    .set_net = soft_cm_set_net,
+    .reach = soft_cm_reach,
+    FAST_AS_IT_IS(OF_THE_DEVICE),
+};
+
 /* Calls that are the device's as they are. */
 #define AS_THEY_ARE(X)                                                                             \
     X(get_device_list), X(free_device_list), X(get_device_name), X(open_device), X(close_device),  \
@@ -99,31 +122,21 @@ static struct ibv_cq *create_cq(struct ibv_context *ctx, int cqe, void *cq_conte
         X(alloc_pd), X(dealloc_pd), X(reg_mr), X(dereg_mr), X(create_comp_channel),                \
         X(destroy_comp_channel), X(destroy_cq), X(get_cq_event), X(ack_cq_events), X(create_srq),  \
         X(modify_srq), X(query_srq), X(destroy_srq), X(create_qp), X(modify_qp), X(query_qp),      \
-        X(destroy_qp), X(srq_newest_first), X(share), X(fetch), X(post_words), X(sleep_begin),     \
-        X(sleep_end), X(sleep_unfinished), X(create_event_channel), X(destroy_event_channel),      \
-        X(create_id), X(destroy_id), X(bind_addr), X(resolve_addr), X(resolve_route), X(connect),  \
-        X(listen), X(accept), X(reject), X(establish), X(notify), X(disconnect), X(init_qp_attr),  \
+        X(destroy_qp), X(create_event_channel), X(destroy_event_channel), X(create_id),            \
+        X(destroy_id), X(bind_addr), X(resolve_addr), X(resolve_route), X(connect), X(listen),     \
+        X(accept), X(reject), X(establish), X(notify), X(disconnect), X(init_qp_attr),             \
         X(get_cm_event), X(ack_cm_event), X(get_src_port), X(set_option), X(write_cm_event),       \
-        X(resolve_addrinfo), X(query_addrinfo), X(peer_number), X(mem_alloc), X(mem_free),         \
-        X(mem_alloc_huge)
+        X(resolve_addrinfo), X(query_addrinfo), X(mem_alloc), X(mem_free), X(mem_alloc_huge)
 
-#define OF_THE_DEVICE(name) .name = soft_##name
 const struct fabric_ops fabric_soft = {
     .name = "soft",
-    .software = true,
+    .fast = &fast,
     .free_addrinfo = soft_freeaddrinfo,
-    .other_hosts = soft_cm_net_text,
-    .set_net = soft_cm_set_net,
-    .reach = soft_cm_reach,
-    .still_access = SOFT_ACCESS_STILL,
-    .get_profile = get_profile,
     .get_traits = get_traits,
     .create_cq = create_cq,
     .get_post_framed = get_post_framed,
     .framed_most = framed_most,
     .create_extended_qp = create_extended_qp,
-    .transport = transport_of,
-    .peer_lacks = peer_lacks,
     .cm_mark = mark_nothing,
     .cm_detach = detach_nothing,
     .affinity_cpus = near_nothing,
@@ -132,16 +145,21 @@ const struct fabric_ops fabric_soft = {
 
 /* ---- the drop-in's copy ---------------------------------------------------------------------------- */
 
+static struct fabric_fast dropin_fast;
 static struct fabric_ops dropin_ops;
 
 const struct fabric_ops *fabric_soft_of_dropin(const struct soft_calls *calls) {
     device = calls;
+    dropin_fast = fast;
+#define FAST_OF_THE_DROPIN(name) dropin_fast.name = device->name
+    FAST_AS_IT_IS(FAST_OF_THE_DROPIN);
+    dropin_fast.other_hosts = device->cm_net_text;
+    dropin_fast.set_net = device->cm_set_net;
+    dropin_fast.reach = device->cm_reach;
     dropin_ops = fabric_soft;
 #define OF_THE_DROPIN(name) dropin_ops.name = device->name
     AS_THEY_ARE(OF_THE_DROPIN);
     dropin_ops.free_addrinfo = device->freeaddrinfo;
-    dropin_ops.other_hosts = device->cm_net_text;
-    dropin_ops.set_net = device->cm_set_net;
-    dropin_ops.reach = device->cm_reach;
+    dropin_ops.fast = &dropin_fast;
     return &dropin_ops;
 }

@@ -198,7 +198,6 @@ static void system_cm_detach(const struct fabric_mark *mark) {
 
 const struct fabric_ops fabric_system = {
     .name = "system",
-    .software = false,
     .get_traits = system_traits,
     .get_post_framed = extended_post_framed_of,
     .framed_most = system_framed_most,

@@ -34,6 +34,8 @@
  */
 #include "fabric/wakeup.h"
 
+#include "fabric/fast.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -172,7 +174,7 @@ int wakeup_open(struct wakeup *wakeup, const struct fabric_ops *fabric, bool use
     if (wakeup->why)
         cm_close(wakeup);
     else
-        wakeup->why = fabric->software
+        wakeup->why = fabric_is_software(fabric)
                           ? "rdma_write_cm_event of the software device, eventfd beside it"
                           : "rdma_write_cm_event of the system's rdma_cm, eventfd beside it";
     return 0;

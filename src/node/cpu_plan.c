@@ -66,7 +66,7 @@ static hwloc_obj_t os_device(hwloc_topology_t topology, const char *name) {
 
 static int find_device(const struct cpu_plan_input *in, const char **source) {
     *source = NULL;
-    if (in->software || !in->device || !in->topology)
+    if (in->anywhere || !in->device || !in->topology)
         return CPU_PLAN_NO_NUMA;
     int numa = in->device_cpus && !hwloc_bitmap_iszero(in->device_cpus)
                    ? numa_of_set(in->topology, in->device_cpus)
@@ -318,7 +318,7 @@ static int place_workers(struct cpu_plan *plan, const struct cpu_plan_input *in)
 
 /* The kernel's word for a node that hwloc does not show: the cgroup keeps this process from it. */
 static int hidden_numa(const struct cpu_plan_input *in) {
-    for (size_t i = 0; in->topology && in->device && !in->software && i < in->nic_count; i++)
+    for (size_t i = 0; in->topology && in->device && !in->anywhere && i < in->nic_count; i++)
         if (strcmp(in->nics[i].device, in->device) == 0)
             return in->nics[i].numa;
     return CPU_PLAN_NO_NUMA;
@@ -335,7 +335,7 @@ static void explain(struct cpu_plan *plan, const struct cpu_plan_input *in) {
     else
         snprintf(plan->why, sizeof plan->why, "%s",
                  !in->topology  ? in->missing ? in->missing : "the machine's topology is not known"
-                 : in->software ? "a software device is as near as the threads that use it"
+                 : in->anywhere ? "a software device is as near as the threads that use it"
                                 : "the NUMA node of the device is not known");
 }
 

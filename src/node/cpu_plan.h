@@ -37,7 +37,7 @@ struct cpu_plan_input {
     hwloc_topology_t topology; /* NULL: not known */
     const char *missing;       /* why it is not; NULL: no reason known */
     const char *device;        /* NULL: on no node */
-    bool software;             /* in memory: on no node, whatever it is called */
+    bool anywhere;             /* the device is on no node, whatever it is called */
     const struct cpu_plan_nic *nics;
     size_t nic_count;
     /* The CPUs next to the device, as hwloc's verbs helper has them: NULL if not known. */

@@ -12,6 +12,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/session/queue_pair.h"
 #include "node/node.h"
+#include "fabric/fast.h"
 
 int sluice_loop_open(sluice_node *n, sluice_loop **out, sluice_error *e) {
     UNCANCELLED;
@@ -158,10 +159,9 @@ int sluice_node_get_info(sluice_node *n, sluice_node_info *info) {
     memcpy(known.device, n->choice.device, sizeof known.device);
     memcpy(known.why, n->choice.why, sizeof known.why);
     snprintf(known.other_hosts, sizeof known.other_hosts, "%s",
-             n->fabric->other_hosts ? n->fabric->other_hosts(n->options.soft_net)
-                                    : "by the device's network");
+             fabric_other_hosts(n->fabric, n->options.soft_net));
     snprintf(known.wake, sizeof known.wake, "%s", wakeup_describe(&n->cm_mailbox.wakeup));
-    known.software = n->fabric->software;
+    known.software = fabric_is_software(n->fabric);
     known.workers = n->worker_count;
     for (uint32_t i = 0; i < 64; i++)
         known.worker_cpu[i] = i < n->worker_count ? n->workers[i].claim.cpu : -1;

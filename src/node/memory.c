@@ -32,12 +32,12 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
         .frame = ((uint64_t)1 << n->options.eager_log2) + POOL_HEADROOM,
         .receive_bytes_max = n->options.receive_bytes_max,
         .memory_bytes_max = n->options.memory_bytes_max,
-        .locks = !n->fabric->software,
+        .locks = !n->traits.unpinned,
         .limits = &limits,
         .huge_log2 = wish->huge_log2,
         .numa = wish->numa,
         .files = FILES_NODE + FILES_LOOP * n->options.workers,
-        .files_peer = n->fabric->software ? FILES_PEER : 0,
+        .files_peer = n->traits.files_per_peer ? FILES_PEER : 0,
     };
     int error = memory_budget_make(n->memory_budget, &in, why, sizeof why);
     if (error == -EMFILE)
@@ -82,15 +82,15 @@ int node_memory_open(sluice_node *n, sluice_error *e) {
     }
     if (error != 0) {
         char why[200];
-        struct limit_text shortage = {POOL_PAGE, config.bytes_max, -error, !n->fabric->software, 0};
+        struct limit_text shortage = {POOL_PAGE, config.bytes_max, -error, !n->traits.unpinned, 0};
         limit_text_explain(why, sizeof why, &shortage);
         return error_set(e, SLUICE_ENOMEM, SLUICE_REASON_NO_MEMORY, -error, "%s", why);
     }
     alloc_wait_open(n);
     pool_on_return(n->pool, landing_returned, n);
     pool_on_return(n->rx_pool, landing_returned, n);
-    pool_on_shortage(n->pool, !n->fabric->software, on_shortage, n);
-    pool_on_shortage(n->rx_pool, !n->fabric->software, on_shortage, n);
+    pool_on_shortage(n->pool, !n->traits.unpinned, on_shortage, n);
+    pool_on_shortage(n->rx_pool, !n->traits.unpinned, on_shortage, n);
     if (!n->manual) {
         pool_grow_ahead(n->pool, GROW_AHEAD_BYTES);
         pool_grow_ahead(n->rx_pool, GROW_AHEAD_BYTES);

@@ -215,7 +215,7 @@ int worker_select_plan(sluice_node *n) {
         .topology = topology_here(),
         .missing = topology_missing(),
         .device = n->choice.device,
-        .software = n->fabric->software,
+        .anywhere = n->traits.anywhere,
         .nics = &nic,
         .nic_count = 1,
         .memory_numa = n->options.memory_numa,
@@ -232,7 +232,7 @@ int worker_select_plan(sluice_node *n) {
     if (in.topology && (cpus = hwloc_bitmap_alloc()) != NULL &&
         n->fabric->affinity_cpus(in.topology, n->context->device, cpus) == 0)
         in.device_cpus = cpus;
-    if (!in.software && !strchr(nic.device, '/')) {
+    if (!in.anywhere && !strchr(nic.device, '/')) {
         snprintf(path, sizeof path, "/sys/class/infiniband/%s/device/numa_node", nic.device);
         nic.numa = worker_select_read_numa(path);
         read_pci(nic.device, pci, sizeof pci);

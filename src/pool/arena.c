@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/sanitize.h"
+#include "fabric/fast.h"
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
@@ -49,8 +50,9 @@ int block_open(struct block *block, struct budget *budget, size_t bytes) {
     /* Local access only: no peer may reach a buffer that a pool hands from session to session. A memory
      * window may be bound on a part of it, which gives one peer a key to that part for a while. */
     errno = 0;
-    struct ibv_mr *mr = fabric->reg_mr(
-        pd, addr, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | (int)fabric->still_access);
+    struct ibv_mr *mr = fabric->reg_mr(pd, addr, bytes,
+                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND |
+                                           (int)fabric_still_access(fabric));
     if (!mr) {
         int error = errno ? errno : ENOMEM;
         fabric->mem_free(addr, bytes);

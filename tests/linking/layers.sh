@@ -48,6 +48,12 @@ if [[ -n $wrong ]]; then
     exit 1
 fi
 
+# What a device has beyond verbs is asked by the calls of fast.h, which say what holds where it has none.
+if grep -rnE --include='*.[ch]' '(->|[.])fast\b' src | grep -v '^src/fabric/'; then
+    echo "the table of fast.h is looked at above src/fabric"
+    exit 1
+fi
+
 # ---- the floors of the device ---------------------------------------------------------------------
 
 floors="ipc object fault rc ud iwarp verbs cm control"

@@ -34,6 +34,7 @@ static const struct sluice_env dialer_env = {
 /* ---- its device ------------------------------------------------------------------------------ */
 
 struct fabric_ops dialer_ops;
+struct fabric_fast dialer_fast;
 
 void dialer_plan(const char *fault) {
     if (fault)
@@ -92,6 +93,8 @@ void dialer_open(struct pair *p, const sluice_node_options *node, const sluice_l
     if (node_open_env(&p->b.node, &o, &dialer_env, true, &e) != 0)
         fail_msg("%s", e.text);
     dialer_ops = *p->b.node->fabric;
+    dialer_fast = *dialer_ops.fast;
+    dialer_ops.fast = &dialer_fast;
     dialer_ops.resolve_addr = dialer_resolve_addr;
     dialer_ops.connect = dialer_connect;
     dialer_ops.init_qp_attr = dialer_init_qp_attr;

@@ -19,6 +19,7 @@
 #include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
 #include "soft/soft.h"
+#include "fabric/fast.h"
 
 #define DIALER_TRIES 16
 #define REJECT(status) "id=* connect=1 event=REJECTED status=" #status
@@ -46,6 +47,7 @@ extern struct dialer {
 /* ---- its device ------------------------------------------------------------------------------ */
 
 extern struct fabric_ops dialer_ops;
+extern struct fabric_fast dialer_fast;
 
 /* Puts a fault in force; NULL: none. */
 void dialer_plan(const char *fault);

@@ -34,7 +34,7 @@ int race_opened(void **state) {
     memset(&race, 0, sizeof race);
     dialer_ops.create_id = race_create_id;
     dialer_ops.destroy_id = race_destroy_id;
-    dialer_ops.reach = race_reach;
+    dialer_fast.reach = race_reach;
     race.channel = of_test.b.node->cm->channel;
     race.alive = of_test.b.node->cm->watch.id != NULL;
     return 0;

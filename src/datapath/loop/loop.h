@@ -40,6 +40,7 @@
 #include "core/mailbox.h"
 #include "core/session.h"
 #include "core/session_table.h"
+#include "fabric/fast.h"
 
 #define LOOP_WC_BATCH 32   /* completions polled at once */
 #define LOOP_WR_BATCH 16   /* work requests posted at once */
@@ -191,7 +192,7 @@ struct sluice_loop {
     struct ibv_comp_channel *channel;
     struct event_source source;     /* the channel in epoll_fd */
     int epoll_fd, timer_fd;         /* timer: only once the application asked for the descriptor */
-    int sleep_fd[FABRIC_SLEEP_FDS]; /* the device's, in epoll_fd: sleep_begin of fabric.h; or -1 */
+    int sleep_fd[FABRIC_SLEEP_FDS]; /* the device's, in epoll_fd: fabric_sleep_begin(); or -1 */
     bool slept_short;               /* the last sleep: wait.c */
     struct ibv_cq *slept_on; /* which the device was told that the thread sleeps on; else NULL */
     int cq_size;

@@ -31,6 +31,7 @@
 #include "datapath/loop/ownership.h"
 #include "datapath/session/close.h"
 #include "core/context.h"
+#include "fabric/fast.h"
 
 #define SPIN_LOOKS 63u      /* empty turns between two looks at the clock, less one */
 #define SPIN_PUBLISH 1023u  /* between two updates of the statistics page, less one */
@@ -175,21 +176,21 @@ static bool sleep_on(struct sluice_loop *l, const int fd[FABRIC_SLEEP_FDS]) {
 static void sleep_begin(struct sluice_loop *l) {
     const struct fabric_ops *fabric = l->node->fabric;
     int fd[FABRIC_SLEEP_FDS];
-    if (!fabric->sleep_begin || l->lost || /* lost: the CQ is no device's */
-        !fabric->sleep_begin(l->cq, l->fd_used, fd))
+    if (l->lost || /* the CQ is no device's */
+        !fabric_sleep_begin(fabric, l->cq, l->fd_used, fd))
         return;
     if (sleep_on(l, fd)) {
         l->cq_armed &= l->slept_on == l->cq; /* an arming from before says nothing of this */
         l->slept_on = l->cq;
     } else {
-        l->cq_armed &= !fabric->sleep_end(l->cq);
+        l->cq_armed &= !fabric_sleep_end(fabric, l->cq);
     }
 }
 
 static void sleep_end(struct sluice_loop *l) {
     /* Another CQ: the device was lost meanwhile, and it with it. */
     if (l->slept_on && l->slept_on == l->cq)
-        l->cq_armed &= !l->node->fabric->sleep_end(l->cq);
+        l->cq_armed &= !fabric_sleep_end(l->node->fabric, l->cq);
     l->slept_on = NULL;
 }
 
@@ -202,8 +203,7 @@ void loop_awake(struct sluice_loop *l) {
 
 /* The turn that found nothing moved part of a large message, and did not come to its end. */
 static inline bool unfinished(struct sluice_loop *l) {
-    const struct fabric_ops *fabric = l->node->fabric;
-    return fabric->sleep_unfinished && !l->lost && fabric->sleep_unfinished(l->cq);
+    return !l->lost && fabric_sleep_unfinished(l->node->fabric, l->cq);
 }
 
 /* Sleeps regardless of the idle policy, at most until until_ns, unless a turn finds something. */
@@ -262,7 +262,7 @@ static void yield(struct sluice_loop *l) {
  */
 static bool look_again(struct sluice_loop *l) {
     if (!l->slept_short || !l->traffic || l->totals.sessions == 0 || l->alone ||
-        !l->node->fabric->sleep_begin)
+        fabric_interrupts(l->node->fabric))
         return false;
     uint64_t begin = loop_clock(l);
     for (unsigned i = 1; i <= LOOK_TURNS; i++) {

@@ -34,6 +34,7 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/session/close.h"
 #include "pool/arena.h"
+#include "fabric/fast.h"
 
 #define STILL_NS 10000000000ull /* for a message, since the one before it was whole */
 #define BYTE_NS 1000u           /* and this for each byte of it: 1 MB/s */
@@ -131,11 +132,10 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
 
 /* NULL: there is no memory to count in. */
 static struct landing_peer *peer_of(struct sluice_loop *l, struct session *s) {
-    const struct fabric_ops *fabric = l->node->fabric;
     if (!s->landing.peer) {
         /* Fragments that were held may be put together when the queue pair is gone. */
-        bool ask = fabric->peer_number && s->connection.qp;
-        uint64_t number = ask ? fabric->peer_number(s->connection.qp) : 0;
+        struct ibv_qp *qp = s->connection.qp;
+        uint64_t number = qp ? fabric_peer_number(l->node->fabric, qp) : 0;
         s->landing.peer = landing_peer_get(&l->node->landing_peers, number, s->peer.address);
     }
     return s->landing.peer;

@@ -9,6 +9,7 @@
 #include "common/uncancelled.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
+#include "fabric/fast.h"
 
 static bool has_mw(const sluice_node *n) {
     return n->traits.exact_windows &&
@@ -46,7 +47,7 @@ bool mw_open(sluice_node *n, struct mw *w, const struct mw_bytes *of, struct ibv
         .mr = of->mr,
         .addr = (uintptr_t)of->addr,
         .length = of->bytes,
-        .mw_access_flags = of->rights | (of->still ? n->fabric->still_access : 0),
+        .mw_access_flags = of->rights | (of->still ? fabric_still_access(n->fabric) : 0),
     };
     return true;
 }

@@ -17,6 +17,7 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
+#include "fabric/fast.h"
 
 /*
  * Measured with sluice-bw on the software device: from there on a stream is faster so. Over TCP one message alone is
@@ -46,7 +47,7 @@ uint64_t rndv_threshold(const struct session *s) {
     else if (above == 0 && s->connection.copies)
         above = SWITCH_COPIED;
     else if (above == 0)
-        above = s->node->fabric->software ? SWITCH_TCP : SWITCH_NIC;
+        above = s->info.transport == SLUICE_TRANSPORT_TCP ? SWITCH_TCP : SWITCH_NIC;
     return above > s->tx.frame_payload ? above : s->tx.frame_payload;
 }
 
@@ -59,8 +60,7 @@ uint64_t rndv_alone_max(const struct session *s) {
     const struct node_options *options = &s->node->options;
     bool chosen = options->rendezvous_bytes != 0 || options->without & WITHOUT_RENDEZVOUS ||
                   options->rendezvous != SLUICE_RENDEZVOUS_AUTO;
-    bool over_tcp =
-        s->node->fabric->software && s->node->traits.exact_windows && !s->connection.copies;
+    bool over_tcp = s->info.transport == SLUICE_TRANSPORT_TCP && s->node->traits.exact_windows;
     return over_tcp && !chosen ? SWITCH_TCP_ALONE : 0;
 }
 
@@ -222,8 +222,8 @@ bool rndv_post_words(struct sluice_loop *l, struct session *s, struct frame f,
     frame_put((uint8_t *)words, &f);
     if (f.length > 0)
         memcpy(words + FRAME_BYTES / sizeof *words, payload, f.length);
-    if (s->node->fabric->post_words(c->qp, words, (FRAME_BYTES + f.length) / sizeof *words,
-                                    signalled, wr_send_id(s, c->sq.tail)) != 0)
+    if (fabric_post_words(s->node->fabric, c->qp, words, (FRAME_BYTES + f.length) / sizeof *words,
+                          signalled, wr_send_id(s, c->sq.tail)) != 0)
         return false;
     wr_batch_entry(s, NULL, 0, SQ_RNDV);
     post_header_sent(s);

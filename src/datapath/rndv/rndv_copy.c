@@ -13,13 +13,15 @@
 #include "datapath/rndv/landing.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
+#include "fabric/fast.h"
 
-/* The next so many bytes; the error of fetch(). */
+/* The next so many bytes; the error of fabric_fetch(). */
 static int copy_part(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t bytes) {
     uint32_t lkey;
     uint8_t *at = rndv_rx_place(a, &lkey) + a->offset;
     struct ibv_sge to = {(uintptr_t)at, bytes, lkey};
-    int error = l->node->fabric->fetch(s->connection.qp, a->rkey, a->address + a->offset, &to);
+    int error =
+        fabric_fetch(l->node->fabric, s->connection.qp, a->rkey, a->address + a->offset, &to);
     a->offset += error == 0 ? bytes : 0;
     return error;
 }

@@ -13,6 +13,7 @@
 #include "datapath/rpc/client.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
+#include "fabric/fast.h"
 
 static unsigned way_of(const struct session *s) {
     if (s->connection.lacks & FABRIC_LACKS_IMMEDIATE)
@@ -100,8 +101,8 @@ static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_p
 /* Without a key, where the peer has this memory mapped. */
 static bool may_copy(const struct session *s, const struct mw_bytes *of, struct rts_place *place) {
     return s->connection.shares && s->node->options.rendezvous == SLUICE_RENDEZVOUS_AUTO &&
-           s->node->fabric->share(s->connection.qp, of->mr, of->addr, of->bytes, &place->key,
-                                  &place->at);
+           fabric_share(s->node->fabric, s->connection.qp, of->mr, of->addr, of->bytes, &place->key,
+                        &place->at);
 }
 
 static enum build_result send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

@@ -31,6 +31,7 @@
 #include "datapath/rpc/client.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
+#include "fabric/fast.h"
 
 #define DEPTH_MIN 2048u
 #define SPARE_MAX 256u      /* spare receives that stay posted */
@@ -270,8 +271,7 @@ void srq_open(struct sluice_loop *l) {
         srq_free(l);
         return;
     }
-    if (l->node->fabric->srq_newest_first)
-        l->node->fabric->srq_newest_first(srq);
+    fabric_srq_newest_first(l->node->fabric, srq);
     shared->queue = (struct recv_queue){.srq = srq, .depth = depth, .spare_max = SPARE_MAX};
     l->cq_used += depth;
 }

@@ -37,6 +37,7 @@
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/framed.h"
 #include "datapath/tx/confirm.h"
+#include "fabric/fast.h"
 
 #define SIGNAL_EVERY 16u
 
@@ -97,8 +98,7 @@ static unsigned remote_rights(const struct session *s) {
 
 /* Which operations one of the two devices does not have. */
 static void settle_operations(struct session *s) {
-    const struct fabric_ops *fabric = s->node->fabric;
-    unsigned lacks = fabric->peer_lacks ? fabric->peer_lacks(s->connection.qp) : 0;
+    unsigned lacks = fabric_peer_lacks(s->node->fabric, s->connection.qp);
     if (s->node->traits.no_immediate)
         lacks |= FABRIC_LACKS_IMMEDIATE;
     if (s->node->device_attr.atomic_cap == IBV_ATOMIC_NONE)
@@ -300,11 +300,9 @@ void session_apply(struct sluice_loop *l, struct session *s) {
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
-    const struct fabric_ops *fabric = l->node->fabric;
     loop_assert_inside(l);
     pthread_mutex_lock(&l->node->lock);
-    if (fabric->transport)
-        s->info.transport = fabric->transport(s->connection.qp);
+    s->info.transport = fabric_transport(l->node->fabric, s->connection.qp, s->info.transport);
     pthread_mutex_unlock(&l->node->lock);
     s->connection.copies = s->info.transport == SLUICE_TRANSPORT_SHARED_MEMORY;
     s->connection.shares = s->connection.copies && rndv_agreed_copy(s);
@@ -328,14 +326,14 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
 }
 
 /*
- * The first frame of a dialer whose confirmation (RTU) was not seen yet. The frame confirms as well: the software
- * device is told so, because a lost confirmation stays lost there. The kernel asks for it again by itself, and 6.1
+ * The first frame of a dialer whose confirmation (RTU) was not seen yet. The frame confirms as well: a
+ * device on which a lost confirmation stays lost is told so. The kernel asks for it again by itself, and 6.1
  * keeps an id for a minute that is told and then disconnected at once.
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     if (!s->adopted && s->connection.cm.passive && s->state == SESSION_OPENING &&
-        l->node->fabric->software)
+        l->node->traits.rtu_stays_lost)
         cm_post(l->node, s, CM_MSG_ARRIVED);
 }
 

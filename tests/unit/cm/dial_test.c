@@ -183,12 +183,11 @@ PAIR_WITH(dialer_opened, a_host_that_cannot_be_reached_is_not_told_as_elsewhere)
     pair_close(p);
 
     dialer_open(p, PAIR_NODE(), PAIR_LINK());
-    dialer_ops.software = false; /* whatever such a stack may mean by it */
+    p->b.node->traits.keeps_to_host = false; /* whatever such a device may mean by it */
     pair_dial_name(p, "192.0.2.77", PAIR_LINK());
     event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.vendor, EREMOTE);
     assert_null(strstr(pair_info(p->b.session).close_text, "two-hosts"));
-    dialer_ops.software = true;
 }
 
 PAIR_WITH(dialer_opened, localhost_is_both_of_its_addresses) {

@@ -10,6 +10,7 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/object/qp.h"
 #include "support/must.h"
+#include "fabric/fast.h"
 
 static struct pair p;
 
@@ -197,9 +198,11 @@ static bool is_unfinished(struct ibv_cq *cq) {
 static void it_does_not_sleep_on_unfinished_work(void **state) {
     const struct fabric_ops *fabric = p.a.node->fabric;
     struct fabric_ops busy = *fabric;
+    struct fabric_fast fast = *fabric->fast;
     sluice_event event;
     (void)state;
-    busy.sleep_unfinished = is_unfinished;
+    fast.sleep_unfinished = is_unfinished;
+    busy.fast = &fast;
     p.a.node->fabric = &busy;
     for (unsigned armed = 0; armed < 2; armed++) {
         unfinished = (struct unfinished){.armed = armed, .turns = 5};

@@ -9,6 +9,7 @@
 
 #include "core/wire/frame.h"
 #include "datapath/tx/framed.h"
+#include "fabric/fast.h"
 
 static struct {
     int (*complete)(struct ibv_qp_ex *qp);
@@ -36,7 +37,7 @@ static bool must_have_them(void) {
 static bool count_posts(struct side *side) {
     const struct session *s = pair_session(side);
     struct ibv_qp_ex *ex = (struct ibv_qp_ex *)(void *)s->connection.qp;
-    bool shorter = side->node->fabric->software && !side->node->fabric->get_profile();
+    bool shorter = fabric_is_software(side->node->fabric) && !fabric_profile(side->node->fabric);
     if (s->framed_end == 0 || shorter) {
         assert_false(must_have_them());
         return false;
@@ -99,7 +100,7 @@ TEST(a_node_without_them_has_plain_queue_pairs) {
     struct pair p;
     pair_without(WITHOUT_EXTENDED);
     open_connected(&p);
-    bool shorter = p.a.node->fabric->software && !p.a.node->fabric->get_profile();
+    bool shorter = fabric_is_software(p.a.node->fabric) && !fabric_profile(p.a.node->fabric);
     assert_int_equal(pair_session(&p.a)->framed_end != 0, shorter);
     assert_int_equal(pair_send(&p.b, 8, 1, NULL), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 8, 1));

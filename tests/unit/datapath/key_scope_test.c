@@ -14,6 +14,7 @@
 
 #include "support/pair.h"
 #include "datapath/rndv/internal.h"
+#include "fabric/fast.h"
 
 #define BYTES ((size_t)100000)
 #define ABOVE 16384 /* larger ones go this way, on devices too where it is not the default */
@@ -79,7 +80,7 @@ static struct ibv_wc outcome_of(const struct spare *spare, enum ibv_wr_opcode op
             l->totals.completions++;
         }
         assert_true(env_now(&env_default) < limit);
-        if (owner->node->fabric->software)
+        if (fabric_is_software(owner->node->fabric))
             sluice_poll(owner->loop, NULL, 0, 0); /* whose memory it is may have to look */
     }
 }

@@ -7,6 +7,7 @@
 #include "core/wire/token.h"
 #include "datapath/rndv/internal.h"
 #include "support/memory.h"
+#include "fabric/fast.h"
 
 static unsigned lacked;
 
@@ -17,9 +18,12 @@ static unsigned lacking(struct ibv_qp *qp) {
 /* From now on each peer of theirs lacks that. */
 static void let_peers_lack(struct pair *p, unsigned what) {
     static struct fabric_ops ops;
+    static struct fabric_fast fast;
     lacked = what;
     ops = *p->a.node->fabric;
-    ops.peer_lacks = lacking;
+    fast = *ops.fast;
+    fast.peer_lacks = lacking;
+    ops.fast = &fast;
     p->a.node->fabric = p->b.node->fabric = &ops;
 }
 

@@ -12,6 +12,7 @@
 #include "support/announced.h"
 #include "support/memory.h"
 #include "support/pool_stats.h"
+#include "fabric/fast.h"
 
 #define MIB (1u << 20)
 
@@ -65,6 +66,7 @@ TEST(a_short_one_is_delivered_in_place_of_its_announcement) {
 }
 
 static struct fabric_ops fabric;
+static struct fabric_fast fast;
 static int (*device_words)(struct ibv_qp *, const uint64_t *, unsigned, bool, uint64_t);
 static unsigned asked, posted; /* calls of post_words(), and those that did something */
 static unsigned refused;       /* so many calls in a row, and so on */
@@ -80,8 +82,10 @@ static int counted_words(struct ibv_qp *qp, const uint64_t *words, unsigned coun
 
 static void watch_words(struct pair *p, unsigned refuse) {
     fabric = *p->a.node->fabric;
-    device_words = fabric.post_words;
-    fabric.post_words = counted_words;
+    fast = *fabric.fast;
+    device_words = fast.post_words;
+    fast.post_words = counted_words;
+    fabric.fast = &fast;
     p->a.node->fabric = p->b.node->fabric = &fabric;
     asked = posted = 0;
     refused = refuse;
@@ -198,8 +202,8 @@ TEST(of_a_peer_that_does_not_know_how_it_is_read) {
 static bool is_mapped(struct pair *p, const sluice_region *region) {
     uint32_t key;
     uint64_t at;
-    return p->b.node->fabric->share(pair_session(&p->b)->connection.qp, region->mr, region->addr,
-                                    region->bytes, &key, &at);
+    return fabric_share(p->b.node->fabric, pair_session(&p->b)->connection.qp, region->mr,
+                        region->addr, region->bytes, &key, &at);
 }
 
 static void send_in_place(struct pair *p, uint8_t *at, uint32_t bytes) {

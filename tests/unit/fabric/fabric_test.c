@@ -13,6 +13,7 @@
 #include "fabric/select.h"
 #include "soft/object/profile.h"
 #include "soft/soft.h"
+#include "fabric/fast.h"
 
 /* ---- made-up fabrics ------------------------------------------------------------------------- */
 
@@ -102,9 +103,14 @@ static const struct fabric_ops fake_system = {
     .query_device = query_device,
     .query_port = query_port,
 };
+static const char *like_none(void) {
+    return NULL;
+}
+
+static const struct fabric_fast fake_fast = {.get_profile = like_none};
 static const struct fabric_ops fake_soft = {
     .name = "soft",
-    .software = true,
+    .fast = &fake_fast,
     .get_device_list = soft_list,
     .free_device_list = free_list,
     .get_device_name = name_of,
@@ -265,8 +271,12 @@ FABRIC_TEST(every_entry_of_both_tables_is_there) {
             assert_non_null(entry);
         }
     }
-    assert_false(fabric_system.software);
-    assert_true(fabric_soft.software);
+    assert_null(fabric_system.fast);
+    for (size_t at = 0; at < sizeof *fabric_soft.fast; at += sizeof(void *)) {
+        void *entry;
+        memcpy(&entry, (const char *)fabric_soft.fast + at, sizeof entry);
+        assert_non_null(entry);
+    }
 }
 
 FABRIC_TEST(of_a_nic_its_word_is_taken_and_of_kernel_software_not) {

@@ -19,6 +19,7 @@
 #include "soft/object/mw.h"
 #include "soft/object/profile.h"
 #include "soft/verbs/mw.h"
+#include "fabric/fast.h"
 
 /* The thread sanitizer forbids threads in a child of a process that has some; this one has none. */
 static void in_a_process(const char *profile, void (*run)(void)) {
@@ -142,7 +143,7 @@ static void plain(void) {
     uint32_t got;
     look(&attr, &traits);
     must(attr.vendor_id == 0xffffff && attr.vendor_part_id == SOFT_PART_PLAIN);
-    must(traits.drains_shared && traits.exact_windows && fabric_soft.get_profile() == NULL);
+    must(traits.drains_shared && traits.exact_windows && fabric_profile(&fabric_soft) == NULL);
     must(user_events() && names() && says_last_wqe());
     must(make_inline(100, &got) == 0 && got >= 100);
 }
@@ -161,7 +162,7 @@ static void nic(void) {
     look(&attr, &traits);
     must(attr.vendor_part_id != SOFT_PART_PLAIN);
     must(traits.drains_shared && traits.exact_windows);
-    must(strcmp(fabric_soft.get_profile(), "nic") == 0);
+    must(strcmp(fabric_profile(&fabric_soft), "nic") == 0);
     must(user_events() && names() && says_last_wqe());
     must(make_inline(65, &got) == EINVAL);
     must(make_inline(0, &got) == 0 && got == 64);
@@ -210,7 +211,7 @@ static void rxe(void) {
     look(&attr, &traits);
     must(attr.vendor_id == 0xffffff && attr.vendor_part_id != SOFT_PART_PLAIN);
     must(!traits.drains_shared && !traits.exact_windows);
-    must(strcmp(fabric_soft.get_profile(), "rxe") == 0);
+    must(strcmp(fabric_profile(&fabric_soft), "rxe") == 0);
     must(!user_events() && !names() && !says_last_wqe());
 }
 
@@ -248,7 +249,7 @@ static void rxe7(void) {
     look(&attr, &traits);
     must(attr.vendor_id == 0xffffff && attr.vendor_part_id != SOFT_PART_PLAIN);
     must(!traits.drains_shared && !traits.exact_windows);
-    must(strcmp(fabric_soft.get_profile(), "rxe7") == 0);
+    must(strcmp(fabric_profile(&fabric_soft), "rxe7") == 0);
     must(user_events() && names() && says_last_wqe());
 }
 
@@ -264,7 +265,7 @@ static void iwarp(void) {
     must(attr.max_mw == 0 && attr.atomic_cap == IBV_ATOMIC_NONE && attr.max_sge == 6);
     must(attr.max_sge_rd == 1 && attr.max_qp_rd_atom == 128 && attr.max_qp_init_rd_atom == 128);
     must(!traits.drains_shared && !traits.exact_windows);
-    must(strcmp(fabric_soft.get_profile(), "iwarp") == 0);
+    must(strcmp(fabric_profile(&fabric_soft), "iwarp") == 0);
     must(user_events() && names() && !says_last_wqe());
     must(make_inline(81, &got) == EINVAL);
     must(make_inline(0, &got) == 0 && got == 0 && make_inline(80, &got) == 0 && got == 80);

@@ -187,18 +187,16 @@ MEMORY_TEST(too_few_huge_pages_are_told_once_a_pool_and_do_no_harm) {
 }
 
 MEMORY_TEST(few_descriptors_are_spoken_of) {
-    struct fabric_ops software = fake_fabric;
     struct rlimit before, limit;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     limit = before;
     limit.rlim_cur = 1000;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    software.software = true;
     assert_int_equal(open_memory(SLUICE_NODE(.sessions_max = 500)), 0);
     /* A NIC takes none for its peers. */
     assert_int_equal(times_told(SLUICE_LOG_INFO, "500 sessions with as many processes need"), 0);
     close_memory();
-    made.fabric = &software;
+    made.traits.files_per_peer = true;
     assert_int_equal(node_memory_open(&made, &why), 0);
     assert_int_equal(times_told(SLUICE_LOG_INFO, "500 sessions with as many processes need"), 1);
     close_memory();

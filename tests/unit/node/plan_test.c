@@ -199,7 +199,7 @@ TEST(nothing_known_gives_a_plan_that_works) {
                                                 : "the NUMA node of the device is not known"));
     }
     in = input(topology, "mlx5_0", 2);
-    in.software = true; /* in memory, whatever it is called */
+    in.anywhere = true; /* in memory, whatever it is called */
     assert_int_equal(cpu_plan_make(&plan, &in), 0);
     assert_int_equal(plan.device_numa, CPU_PLAN_NO_NUMA);
     hwloc_topology_destroy(topology);
@@ -330,7 +330,7 @@ TEST(memory_goes_where_the_user_says) {
     in.memory_numa = 1 + 4;
     assert_int_equal(cpu_plan_make(&plan, &in), -EINVAL);
     assert_non_null(strstr(plan.why, "memory_numa names NUMA node 4, which is not there"));
-    in.software = true; /* even a device that is nowhere can have its memory somewhere */
+    in.anywhere = true; /* even a device that is nowhere can have its memory somewhere */
     in.memory_numa = 1 + 3;
     assert_int_equal(cpu_plan_make(&plan, &in), 0);
     assert_int_equal(plan.arena_numa, 3);
@@ -386,7 +386,7 @@ TEST(one_node_is_near_everything) {
     assert_int_equal(plan.near_count, 4);
     assert_int_equal(plan.worker_cpu[0], 0);
     assert_int_equal(plan.worker_cpu[1], 1);
-    in.software = true;
+    in.anywhere = true;
     assert_int_equal(cpu_plan_make(&plan, &in), 0);
     assert_int_equal(plan.device_numa, CPU_PLAN_NO_NUMA);
     assert_int_equal(plan.arena_numa, CPU_PLAN_NO_NUMA);
