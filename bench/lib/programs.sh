@@ -57,6 +57,12 @@ sluice() {
     server=
 }
 
+# nic COMMAND...: the same on a device that has no shorter ways than a NIC has
+nic() {
+    local -x SLUICE_SOFT_PROFILE=nic
+    "$@"
+}
+
 has_flag() { # has_flag TOOL FLAG: does this build of the tool know it
     "$bin/$1" --help | grep -q -e "$2"
 }

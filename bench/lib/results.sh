@@ -4,8 +4,9 @@
 # results.sh - what bench/compare does with a figure: a line a round, medians at the end, as text, JSON
 # and a picture. Sourced.
 #
-# A figure is one of Sluice's beside one of somebody else's of the same round. Its rounds are lines
-# "ours other ratio floor" in $work/f.NAME, what it is stands in $work/about.NAME: "bar unit aim other".
+# A figure is one of Sluice's beside one of somebody else's of the same round; and Sluice's on profile nic, where the software
+# device has no shorter ways than a NIC, and its ratio to the other. Its rounds are lines "ours other ratio floor nic ratio" in
+# $work/f.NAME, the last two "-" where that was not measured; what it is stands in $work/about.NAME: "bar unit aim other".
 
 say() {
     if [ "$json" = 0 ]; then printf "$@"; fi
@@ -17,21 +18,28 @@ median() { # median FILE COLUMN
 }
 
 heading() {
-    say '%-26s %4s %7s %14s %14s %-6s %8s %9s  %s\n' figure bar round sluice other unit ratio floor aim
+    say '%-26s %4s %7s %14s %14s %-6s %8s %14s %8s %9s  %s\n' figure bar round sluice other unit ratio nic ratio floor aim
 }
 
-line() { # line NAME BAR ROUND OURS OTHER UNIT RATIO FLOOR AIM
-    say '%-26s %4s %7s %14.1f %14.1f %-6s %8.2f %9.1f  %s\n' "$@"
+line() { # line NAME BAR ROUND OURS OTHER UNIT RATIO NIC RATIO FLOOR AIM
+    local nic=$8 nic_ratio=$9
+    [[ $nic == - ]] || nic=$(printf %.1f "$nic") nic_ratio=$(printf %.2f "$nic_ratio")
+    say '%-26s %4s %7s %14.1f %14.1f %-6s %8.2f %14s %8s %9.1f  %s\n' "${@:1:7}" "$nic" "$nic_ratio" "${@:10}"
 }
 
-# result NAME BAR UNIT AIM OTHER-NAME OURS OTHER: a figure of this round; nothing if one is missing
+ratio_of() { # ratio_of OURS OTHER
+    awk -v x="$1" -v y="$2" 'BEGIN { printf "%.4f", (y > 0 ? x / y : 0) }'
+}
+
+# result NAME BAR UNIT AIM OTHER-NAME OURS OTHER [NIC [OTHER-OF-NIC]]: a figure of this round; nothing if one is missing
 result() {
-    local ratio
+    local ratio nic=- nic_ratio=-
     [[ $6 =~ ^[0-9] && $7 =~ ^[0-9] ]] || return 0
-    ratio=$(awk -v x="$6" -v y="$7" 'BEGIN { printf "%.4f", (y > 0 ? x / y : 0) }')
+    ratio=$(ratio_of "$6" "$7")
+    [[ ! ${8:-} =~ ^[0-9] ]] || nic=$8 nic_ratio=$(ratio_of "$8" "${9:-$7}")
     echo "$2 $3 $5 $4" >"$work/about.$1"
-    echo "$6 $7 $ratio ${floor:-0}" >>"$work/f.$1"
-    line "$1" "$2" "$round" "$6" "$7" "$3" "$ratio" "${floor:-0}" "$4"
+    echo "$6 $7 $ratio ${floor:-0} $nic $nic_ratio" >>"$work/f.$1"
+    line "$1" "$2" "$round" "$6" "$7" "$3" "$ratio" "$nic" "$nic_ratio" "${floor:-0}" "$4"
 }
 
 # percentiles WHO SIZE P50 P99 P999: kept for the end, in columns like a figure's
@@ -57,18 +65,20 @@ skipped() { # skipped SECTION WHY
 }
 
 summary() {
-    local file name bar unit other aim who size
-    say '# medians of %s rounds; the ratio is the median of the rounds'"'"' ratios\n' "$rounds"
+    local file name bar unit other aim who size nic nic_ratio
+    say '# medians of %s rounds; the ratio is the median of the rounds'"'"' ratios; nic: on profile nic\n' "$rounds"
     heading
     for file in "$work"/f.*; do
         [ -e "$file" ] || continue
         name=${file##*/f.}
         read -r bar unit other aim <"$work/about.$name"
+        nic=- nic_ratio=-
+        grep -q -- ' - -$' "$file" || nic=$(median "$file" 5) nic_ratio=$(median "$file" 6)
         line "$name" "$bar" median "$(median "$file" 1)" "$(median "$file" 2)" "$unit" \
-            "$(median "$file" 3)" "$(median "$file" 4)" "$aim"
-        [ "$json" = 0 ] || printf '{"figure":"%s","bar":"%s","unit":"%s","rounds":%s,"sluice":%s,"other":%s,"other_name":"%s","ratio":%s,"floor_ns":%s,"aim":"%s"}\n' \
+            "$(median "$file" 3)" "$nic" "$nic_ratio" "$(median "$file" 4)" "$aim"
+        [ "$json" = 0 ] || printf '{"figure":"%s","bar":"%s","unit":"%s","rounds":%s,"sluice":%s,"other":%s,"other_name":"%s","ratio":%s,"sluice_nic":%s,"ratio_nic":%s,"floor_ns":%s,"aim":"%s"}\n' \
             "$name" "$bar" "$unit" "$(wc -l <"$file")" "$(median "$file" 1)" "$(median "$file" 2)" \
-            "$other" "$(median "$file" 3)" "$(median "$file" 4)" "$aim"
+            "$other" "$(median "$file" 3)" "${nic/#-/null}" "${nic_ratio/#-/null}" "$(median "$file" 4)" "$aim"
     done
     say '# one way, ns: medians of the rounds'"'"' percentiles\n%-26s %12s %12s %12s %9s\n' program p50 p99 p99.9 floor
     for file in "$work"/p.*; do

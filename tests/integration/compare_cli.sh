@@ -52,8 +52,8 @@ quick() {
     "$compare" --bin "$bin" --quick --rounds 1 --sessions 10 --bw "64 65536" "$@"
 }
 number='-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?'
-figure="^\{\"figure\":\"[a-z0-9_A-Z-]+\",\"bar\":\"[0-9b-]+\",\"unit\":\"[a-zA-Z/0-9]+\",\"rounds\":1,\"sluice\":$number,\"other\":$number,\"other_name\":\"[a-zA-Z0-9_-]+\",\"ratio\":$number,\"floor_ns\":$number,\"aim\":\"[^\"]*\"\}$"
-percentiles="^\{\"percentiles\":\"[a-z]+\",\"size\":[0-9]+,\"rounds\":1,\"p50_ns\":$number,\"p99_ns\":$number,\"p999_ns\":$number,\"floor_ns\":$number\}$"
+figure="^\{\"figure\":\"[a-z0-9_A-Z-]+\",\"bar\":\"[0-9b-]+\",\"unit\":\"[a-zA-Z/0-9]+\",\"rounds\":1,\"sluice\":$number,\"other\":$number,\"other_name\":\"[a-zA-Z0-9_-]+\",\"ratio\":$number,\"sluice_nic\":($number|null),\"ratio_nic\":($number|null),\"floor_ns\":$number,\"aim\":\"[^\"]*\"\}$"
+percentiles="^\{\"percentiles\":\"[a-z-]+\",\"size\":[0-9]+,\"rounds\":1,\"p50_ns\":$number,\"p99_ns\":$number,\"p999_ns\":$number,\"floor_ns\":$number\}$"
 other='^\{"(missing|skipped)":"[^"]+","(package|why)":"[^"]+"\}$'
 
 status=0
@@ -72,6 +72,9 @@ check "the help of sluice-bw names no techniques: $techniques" [ "$(wc -w <<<"$t
 for what in $techniques; do
     check "no gain of $what" grep -q "\"figure\":\"gain_${what}_64\"" "$work/out"
 done
+for name in latency_64_floor latency_64_raw stream_64_raw stream_65536_raw many_rate many_resident idle_cpu requests_64; do
+    check "no $name on profile nic" grep -qE "\"figure\":\"$name\".*\"sluice_nic\":[0-9]" "$work/out"
+done
 check "no percentiles of ours" grep -q '"percentiles":"sluice"' "$work/out"
 check "no percentiles of the device" grep -q '"percentiles":"raw"' "$work/out"
 for program in ucx_perftest fi_pingpong ib_send_lat; do
@@ -89,6 +92,7 @@ fi
 
 quick --only "latency busy device" >"$work/out" 2>"$work/err" || failed=1
 check "text: no median" grep -q '^latency_64_floor .* median' "$work/out"
+check "text: no column of profile nic" grep -qE '^latency_64_floor +1 +median( +[0-9.]+){2} +ns( +[0-9.]+){4} ' "$work/out"
 check "text: no ends that sleep" grep -q '^busy_request_4096_tcp .* median' "$work/out"
 check "text: no device" grep -q '^device_send_64_floor .* median' "$work/out"
 check "text: a section that was not asked for" [ -z "$(grep '^many_rate' "$work/out")" ]
