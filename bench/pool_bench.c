@@ -59,7 +59,7 @@ static void get_put(bench_state *state, void *arg) {
         return;
     }
     struct pool_cache *cache = setting->cached ? pool_cache_open(pool) : NULL;
-    struct sluice_msg *held[DEPTH_MAX];
+    struct pool_buffer *held[DEPTH_MAX];
     for (unsigned i = 0; i < setting->depth; i++)
         held[i] = pool_get(pool, cache, setting->bytes);
     unsigned at = 0;
@@ -86,7 +86,7 @@ static void batches(bench_state *state, void *arg) {
         return;
     }
     struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *held[DEPTH_MAX];
+    struct pool_buffer *held[DEPTH_MAX];
     while (bench_next(state)) {
         for (unsigned i = 0; i < setting->depth; i++)
             held[i] = pool_get(pool, cache, setting->bytes);
@@ -106,7 +106,7 @@ static void misses(bench_state *state, void *arg) {
         bench_fail(state, "no memory");
         return;
     }
-    struct sluice_msg *held[DEPTH_MAX];
+    struct pool_buffer *held[DEPTH_MAX];
     while (bench_next(state)) {
         struct pool_cache *cache = pool_cache_open(pool);
         for (unsigned i = 0; i < setting->depth; i++)

@@ -25,6 +25,7 @@
 #include "common/assert.h"
 #include "core/connection.h"
 #include "core/session_ref.h"
+#include "core/message.h"
 #include "pool/pool.h"
 
 enum session_state {
@@ -37,36 +38,6 @@ enum session_state {
     SESSION_DRAINING, /* QP in ERR, completions come back */
     SESSION_DRAINED,  /* QP destroyed; the CM thread destroys the id */
     SESSION_GONE,     /* last events, then the slot is free */
-};
-
-/* The owner of a message. */
-enum msg_state {
-    MSG_FREE,    /* the pool */
-    MSG_APP,     /* the application */
-    MSG_LOANED,  /* on loan to the application until its handler returns or it polls again */
-    MSG_SENDING, /* the data path, for sending: mailbox, queue, device or waiting outcome */
-    MSG_RECEIVE, /* the data path, for receiving: posted, held, or being put together */
-};
-
-/* msg->flags */
-#define MSG_RX 1u       /* a receive buffer: of the size of a frame, and posted again */
-#define MSG_SHARED 2u   /* it belongs to the loop's shared queue; rx.srq_slot is its index there */
-#define MSG_RESERVED 4u /* its receive is no credit: posted again it is spare */
-#define MSG_RETAINED                                                                               \
-    8u               /* the application's, and a credit of retained.session_id is withheld for it */
-#define MSG_VIEW 32u /* its data lies in the coalesced frame it came with (coalesce.c) */
-#define MSG_ESCORTED 16u /* next is the frame that announced or ended it, and goes back with it */
-#define MSG_OPENED                                                                                 \
-    64u /* a coalesced frame that is being taken apart, or in which lent messages lie */
-
-/* The kind of a message that is sent, or was received: how post.c builds it, and which outcome it has. */
-enum msg_kind {
-    MSG_PLAIN,     /* a message */
-    MSG_REQUEST,   /* client.c: its outcome is REPLY */
-    MSG_REPLY,     /* client.c: no outcome, outside of the window */
-    MSG_IOV,       /* iov.c: payload is a struct iov_msg, what is sent lies elsewhere */
-    MSG_ONE_SIDED, /* one_sided.c: payload is a struct operation; its outcome is DONE */
-    MSG_FRAME,     /* coalesce.c: several messages, in a frame that is queued and not full */
 };
 
 /*

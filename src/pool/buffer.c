@@ -17,12 +17,12 @@ static bool too_large(const struct pool *pool, size_t bytes) {
 }
 
 /* Into this cache, whichever cache it came from; what does not fit goes to the shared list. */
-static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
-    struct magazines *bin = &cache->bin[msg->size_class];
-    if (__builtin_expect(magazine_count(bin) >= pool->magazine_max[msg->size_class], 0))
+static void put_here(struct pool *pool, struct pool_cache *cache, struct pool_buffer *buffer) {
+    struct magazines *bin = &cache->bin[buffer->size_class];
+    if (__builtin_expect(magazine_count(bin) >= pool->magazine_max[buffer->size_class], 0))
         depot_give(pool, magazine_rotate(bin));
-    msg->next = bin->active;
-    bin->active = msg;
+    buffer->next = bin->active;
+    bin->active = buffer;
     magazine_brought(bin, 1);
 }
 
@@ -30,13 +30,13 @@ static void put_here(struct pool *pool, struct pool_cache *cache, struct sluice_
 static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
     struct magazines *wanted = &cache->bin[size_class];
     uint16_t max = pool->magazine_max[size_class];
-    struct sluice_msg *msg;
+    struct pool_buffer *buffer;
     for (int i = 0; i < SPLICE_MAX && magazine_count(wanted) < max &&
-                    (msg = pool_cache_next_returned(cache)) != NULL;
+                    (buffer = pool_cache_next_returned(cache)) != NULL;
          i++) {
-        pool_cache_returned(cache, slot_bytes(msg));
-        count_add(&cache->bin[msg->size_class].returned, 1);
-        put_here(pool, cache, msg);
+        pool_cache_returned(cache, slot_bytes(buffer));
+        count_add(&cache->bin[buffer->size_class].returned, 1);
+        put_here(pool, cache, buffer);
     }
 }
 
@@ -44,8 +44,9 @@ static void splice(struct pool *pool, struct pool_cache *cache, unsigned size_cl
  * The active magazine is empty: the spare one, what others returned, the shared list, or more. Of a cache, the buffer is
  * counted as handed out.
  */
-static struct sluice_msg *refill(struct pool *pool, struct pool_cache *cache, unsigned size_class) {
-    struct sluice_msg *chain = NULL;
+static struct pool_buffer *refill(struct pool *pool, struct pool_cache *cache,
+                                  unsigned size_class) {
+    struct pool_buffer *chain = NULL;
     if (!cache) {
         if (depot_take(pool, size_class, 1, &chain) == 0)
             refill_more(pool, NULL, size_class, 1, &chain);
@@ -78,53 +79,53 @@ static void saw(struct pool *pool, struct pool_cache *cache, unsigned size_class
         atomic_fetch_or_explicit(&pool->seen, bit, memory_order_relaxed);
 }
 
-static struct sluice_msg *get_slow(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+static struct pool_buffer *get_slow(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     if (too_large(pool, bytes)) {
         errno = EMSGSIZE;
         return NULL;
     }
     bool large = bytes > CLASS_BYTES_MAX;
-    struct sluice_msg *msg =
+    struct pool_buffer *buffer =
         large ? refill_large(pool, cache, bytes) : refill(pool, cache, class_of(bytes));
-    if (msg) /* before the look, which empties only classes that the cache saw */
-        saw(pool, cache, msg->size_class);
-    if (msg && !cache)
-        atomic_fetch_add_explicit(&pool->gets[msg->size_class], 1, memory_order_release);
-    else if (msg && large)
-        magazine_passed_out(&cache->bin[msg->size_class]);
+    if (buffer) /* before the look, which empties only classes that the cache saw */
+        saw(pool, cache, buffer->size_class);
+    if (buffer && !cache)
+        atomic_fetch_add_explicit(&pool->gets[buffer->size_class], 1, memory_order_release);
+    else if (buffer && large)
+        magazine_passed_out(&cache->bin[buffer->size_class]);
     /* It may have taken more than it needs, or what others wait for out of its cache. */
     pool_look(pool, cache);
-    if (!msg)
+    if (!buffer)
         errno = ENOMEM;
-    return msg;
+    return buffer;
 }
 
 /* The magazine has none, or something else is out of the ordinary. */
-static __attribute__((noinline)) struct sluice_msg *
+static __attribute__((noinline)) struct pool_buffer *
 get_otherwise(struct pool *pool, struct pool_cache *cache, size_t bytes) {
-    struct sluice_msg *msg = NULL;
+    struct pool_buffer *buffer = NULL;
     if (cache && bytes <= CLASS_BYTES_MAX)
-        msg = magazine_take(&cache->bin[class_of(bytes)]);
-    if (!msg && !(msg = get_slow(pool, cache, bytes)))
+        buffer = magazine_take(&cache->bin[class_of(bytes)]);
+    if (!buffer && !(buffer = get_slow(pool, cache, bytes)))
         return NULL;
     /* Debugging has a zone of its own behind the bytes that were asked for. */
-    pool_open_bytes(msg, pool->debug ? msg->capacity : bytes);
-    pool_hand_out(msg, cache ? cache->number : 0, bytes, 0);
+    pool_open_bytes(buffer, pool->debug ? buffer->capacity : bytes);
+    pool_hand_out(buffer, cache ? cache->number : 0, bytes, 0);
     if (pool->debug)
-        debug_got(pool, msg);
-    return msg;
+        debug_got(pool, buffer);
+    return buffer;
 }
 
 /* Nearly always a magazine has one: that needs no call, and no register saved for one. */
-struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+struct pool_buffer *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     if (__builtin_expect(!cache || !pool_is_quick(cache, bytes), 0))
         return get_otherwise(pool, cache, bytes);
-    struct sluice_msg *msg = pool_get_quick(cache, bytes, 0);
-    return __builtin_expect(msg != NULL, 1) ? msg : get_otherwise(pool, cache, bytes);
+    struct pool_buffer *buffer = pool_get_quick(cache, bytes, 0);
+    return __builtin_expect(buffer != NULL, 1) ? buffer : get_otherwise(pool, cache, bytes);
 }
 
-struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
-                                unsigned max, unsigned *count) {
+struct pool_buffer *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
+                                 unsigned max, unsigned *count) {
     *count = 1;
     if (max < 2 || !cache || !pool_is_quick(cache, bytes))
         return pool_get(pool, cache, bytes);
@@ -132,9 +133,9 @@ struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, siz
     unsigned have = magazine_count(bin), n = max < have ? max : have;
     if (have < 2)
         return pool_get(pool, cache, bytes);
-    struct sluice_msg *first = bin->active, *last = first;
+    struct pool_buffer *first = bin->active, *last = first;
     for (unsigned i = 1;; i++) {
-        struct sluice_msg *next = last->next;
+        struct pool_buffer *next = last->next;
         pool_open_bytes(last, bytes);
         pool_hand_out(last, cache->number, bytes, 0);
         if (i == n) {
@@ -150,81 +151,83 @@ struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, siz
 }
 
 /* Not from this cache: to its home if that wants it, else here. */
-static void put_away(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
-    saw(pool, cache, msg->size_class);
-    if (msg->size_class >= POOL_CLASSES) {
-        refill_put_large(pool, msg);
+static void put_away(struct pool *pool, struct pool_cache *cache, struct pool_buffer *buffer) {
+    saw(pool, cache, buffer->size_class);
+    if (buffer->size_class >= POOL_CLASSES) {
+        refill_put_large(pool, buffer);
         return;
     }
-    if (msg->cache != 0) {
+    if (buffer->cache != 0) {
         /* Constant from before the buffer had the number on. */
         struct pool_cache *home =
-            atomic_load_explicit(&pool->by_number[msg->cache], memory_order_relaxed);
-        if (home != cache && pool_cache_return(home, msg, slot_bytes(msg), pool->return_bytes_max))
+            atomic_load_explicit(&pool->by_number[buffer->cache], memory_order_relaxed);
+        if (home != cache &&
+            pool_cache_return(home, buffer, slot_bytes(buffer), pool->return_bytes_max))
             return;
     }
     if (cache) {
-        put_here(pool, cache, msg);
+        put_here(pool, cache, buffer);
     } else {
-        msg->next = NULL;
-        depot_give(pool, msg);
+        buffer->next = NULL;
+        depot_give(pool, buffer);
     }
 }
 
 /* Not from this cache, or there is no place in its magazine, or debugging. */
 static __attribute__((noinline)) void put_otherwise(struct pool *pool, struct pool_cache *cache,
-                                                    struct sluice_msg *msg) {
-    if (pool->debug && !debug_put(pool, msg))
+                                                    struct pool_buffer *buffer) {
+    if (pool->debug && !debug_put(pool, buffer))
         return;
-    if (msg->cache & POOL_CHARGED) {
-        msg->cache &= (uint16_t)~POOL_CHARGED;
-        pool->on_return(msg, msg->account, pool->on_return_arg);
+    if (buffer->cache & POOL_CHARGED) {
+        buffer->cache &= (uint16_t)~POOL_CHARGED;
+        pool->on_return(buffer, buffer->account, pool->on_return_arg);
     }
-    pool_close_bytes(msg);
-    unsigned size_class = msg->size_class;
+    pool_close_bytes(buffer);
+    unsigned size_class = buffer->size_class;
     if (cache)
         magazine_passed_in(&cache->bin[size_class]);
     else
         atomic_fetch_add_explicit(&pool->puts[size_class], 1, memory_order_release);
-    if (cache && msg->cache == cache->number && size_class < POOL_CLASSES)
-        put_here(pool, cache, msg);
+    if (cache && buffer->cache == cache->number && size_class < POOL_CLASSES)
+        put_here(pool, cache, buffer);
     else
-        put_away(pool, cache, msg);
+        put_away(pool, cache, buffer);
     pool_look(pool, cache);
 }
 
-void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg) {
-    ASSERT(msg->pool == pool && (!cache || cache->pool == pool));
-    if (__builtin_expect(!cache || !pool_put_quick(cache, msg), 0))
-        put_otherwise(pool, cache, msg);
+void pool_put(struct pool *pool, struct pool_cache *cache, struct pool_buffer *buffer) {
+    ASSERT(buffer->pool == pool && (!cache || cache->pool == pool));
+    if (__builtin_expect(!cache || !pool_put_quick(cache, buffer), 0))
+        put_otherwise(pool, cache, buffer);
     else
         pool_look(pool, cache);
 }
 
-void pool_charge(struct sluice_msg *msg, uint16_t account) {
-    ASSERT(!(msg->cache & POOL_CHARGED) && msg->pool->on_return);
-    msg->cache |= POOL_CHARGED;
-    msg->account = account;
+void pool_charge(struct pool_buffer *buffer, uint16_t account) {
+    ASSERT(!(buffer->cache & POOL_CHARGED) && buffer->pool->on_return);
+    buffer->cache |= POOL_CHARGED;
+    buffer->account = account;
 }
 
 void pool_on_return(struct pool *pool,
-                    void (*call)(const struct sluice_msg *msg, uint16_t account, void *arg),
+                    void (*call)(const struct pool_buffer *buffer, uint16_t account, void *arg),
                     void *arg) {
     pool->on_return = call;
     pool->on_return_arg = arg;
 }
 
-void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg *first,
-                  struct sluice_msg *last, unsigned count) {
+void pool_put_run(struct pool *pool, struct pool_cache *cache, struct pool_buffer *first,
+                  struct pool_buffer *last, unsigned count) {
     struct magazines *bin = cache ? &cache->bin[first->size_class] : NULL;
     bool fits =
         cache && first->cache == cache->number && magazine_count(bin) + count <= bin->quick_max;
-    for (struct sluice_msg *msg = first, *next; (!fits || SANITIZES_ADDRESS) && msg; msg = next) {
-        next = msg == last ? NULL : msg->next;
+    for (struct pool_buffer *buffer = first, *next; (!fits || SANITIZES_ADDRESS) && buffer;
+         buffer = next) {
+        next = buffer == last ? NULL : buffer->next;
         if (fits)
-            pool_close_bytes(msg);
+            pool_close_bytes(buffer);
         else
-            pool_put(pool, cache, msg);
+            pool_put(pool, cache, buffer);
     }
     if (!fits)
         return;
@@ -234,8 +237,8 @@ void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg
     pool_look(pool, cache);
 }
 
-struct ibv_mr *pool_mr(const struct sluice_msg *msg) {
-    if (msg->size_class >= POOL_CLASSES)
-        return ((const struct large *)msg->home)->block.mr;
-    return ((const struct span *)msg->home)->arena->block.mr;
+struct ibv_mr *pool_mr(const struct pool_buffer *buffer) {
+    if (buffer->size_class >= POOL_CLASSES)
+        return ((const struct large *)buffer->home)->block.mr;
+    return ((const struct span *)buffer->home)->arena->block.mr;
 }

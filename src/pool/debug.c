@@ -26,11 +26,11 @@ bool debug_wanted(void) {
     return setting_value(SETTING_POOL_DEBUG, WANTED ? SETTING_ON : SETTING_OFF) == SETTING_ON;
 }
 
-static struct mark *mark_of(const struct sluice_msg *msg) {
-    if (msg->size_class >= POOL_CLASSES)
-        return &((struct large *)msg->home)->mark;
-    const struct span *span = msg->home;
-    return span->marks ? &span->marks[msg - span->msgs] : NULL;
+static struct mark *mark_of(const struct pool_buffer *buffer) {
+    if (buffer->size_class >= POOL_CLASSES)
+        return &((struct large *)buffer->home)->mark;
+    const struct span *span = buffer->home;
+    return span->marks ? &span->marks[buffer - span->buffers] : NULL;
 }
 
 static void report(struct pool *pool, const char *text) {
@@ -85,15 +85,15 @@ static __attribute__((noinline)) void remember(void *frames[DEBUG_FRAMES]) {
 #define FRONT (POOL_HEADROOM - POOL_HEADER)
 
 /* Bytes of zone behind what was asked for. */
-static uint64_t zone_bytes(const struct sluice_msg *msg, uint64_t asked) {
-    uint64_t guard = msg->size_class < POOL_CLASSES ? DEBUG_GUARD : 0;
-    uint64_t bytes = msg->capacity - asked + guard;
+static uint64_t zone_bytes(const struct pool_buffer *buffer, uint64_t asked) {
+    uint64_t guard = buffer->size_class < POOL_CLASSES ? DEBUG_GUARD : 0;
+    uint64_t bytes = buffer->capacity - asked + guard;
     return bytes < DEBUG_ZONE_MAX ? bytes : DEBUG_ZONE_MAX;
 }
 
-static void paint(const struct sluice_msg *msg, uint64_t asked) {
-    memset(msg->data - POOL_HEADROOM, DEBUG_ZONE, FRONT);
-    memset(msg->data + asked, DEBUG_ZONE, zone_bytes(msg, asked));
+static void paint(const struct pool_buffer *buffer, uint64_t asked) {
+    memset(buffer->data - POOL_HEADROOM, DEBUG_ZONE, FRONT);
+    memset(buffer->data + asked, DEBUG_ZONE, zone_bytes(buffer, asked));
 }
 
 /* The first that is something else; bytes: none. */
@@ -104,23 +104,23 @@ static uint64_t other_than(const uint8_t *at, int what, uint64_t bytes) {
     return i;
 }
 
-static void look_at_zones(struct pool *pool, const struct sluice_msg *msg,
+static void look_at_zones(struct pool *pool, const struct pool_buffer *buffer,
                           const struct mark *mark) {
     char text[160];
-    uint64_t zone = zone_bytes(msg, mark->asked);
-    uint64_t behind = other_than(msg->data + mark->asked, DEBUG_ZONE, zone);
-    uint64_t before = other_than(msg->data - POOL_HEADROOM, DEBUG_ZONE, FRONT);
+    uint64_t zone = zone_bytes(buffer, mark->asked);
+    uint64_t behind = other_than(buffer->data + mark->asked, DEBUG_ZONE, zone);
+    uint64_t before = other_than(buffer->data - POOL_HEADROOM, DEBUG_ZONE, FRONT);
     if (behind < zone) {
         snprintf(text, sizeof text,
                  "buffer %p of %llu bytes was written at byte %llu, behind its end",
-                 (void *)msg->data, (unsigned long long)mark->asked,
+                 (void *)buffer->data, (unsigned long long)mark->asked,
                  (unsigned long long)(mark->asked + behind));
         report(pool, text);
     }
     if (before < FRONT) {
         snprintf(text, sizeof text,
                  "buffer %p of %llu bytes was written %llu bytes before its beginning",
-                 (void *)msg->data, (unsigned long long)mark->asked,
+                 (void *)buffer->data, (unsigned long long)mark->asked,
                  (unsigned long long)(POOL_HEADROOM - before));
         report(pool, text);
     }
@@ -133,92 +133,93 @@ static void look_at_zones(struct pool *pool, const struct sluice_msg *msg,
 /* ---- got and returned -------------------------------------------------------------------------- */
 
 /* Mappings of their own may be very large. */
-static uint64_t pattern_bytes(const struct sluice_msg *msg) {
-    return msg->capacity < DEBUG_PATTERN_MAX ? msg->capacity : DEBUG_PATTERN_MAX;
+static uint64_t pattern_bytes(const struct pool_buffer *buffer) {
+    return buffer->capacity < DEBUG_PATTERN_MAX ? buffer->capacity : DEBUG_PATTERN_MAX;
 }
 
-static void look_at_pattern(struct pool *pool, const struct sluice_msg *msg,
+static void look_at_pattern(struct pool *pool, const struct pool_buffer *buffer,
                             const struct mark *mark) {
     char text[160];
-    uint64_t bytes = pattern_bytes(msg), wrong = other_than(msg->data, DEBUG_PATTERN, bytes);
+    uint64_t bytes = pattern_bytes(buffer), wrong = other_than(buffer->data, DEBUG_PATTERN, bytes);
     if (wrong == bytes)
         return;
     snprintf(text, sizeof text, "buffer %p was written at byte %llu after it was returned",
-             (void *)msg->data, (unsigned long long)wrong);
+             (void *)buffer->data, (unsigned long long)wrong);
     report(pool, text);
     report_site(pool, "returned by", mark->put);
     report_site(pool, "got by", mark->got);
 }
 
-void debug_got(struct pool *pool, struct sluice_msg *msg) {
-    struct mark *mark = mark_of(msg);
+void debug_got(struct pool *pool, struct pool_buffer *buffer) {
+    struct mark *mark = mark_of(buffer);
     if (!mark)
         return;
     if (mark->put[0])
-        look_at_pattern(pool, msg, mark);
-    mark->asked = msg->size;
+        look_at_pattern(pool, buffer, mark);
+    mark->asked = buffer->size;
     mark->session = 0;
-    paint(msg, mark->asked);
+    paint(buffer, mark->asked);
     remember(mark->got);
     atomic_store_explicit(&mark->in_use, 1, memory_order_relaxed);
 }
 
-void debug_belongs(struct sluice_msg *msg, uint64_t session, const char *peer) {
-    struct mark *mark = mark_of(msg);
+void debug_belongs(struct pool_buffer *buffer, uint64_t session, const char *peer) {
+    struct mark *mark = mark_of(buffer);
     if (!mark)
         return;
     mark->session = session;
     snprintf(mark->peer, sizeof mark->peer, "%s", peer);
 }
 
-static void report_twice(struct pool *pool, const struct sluice_msg *msg, const struct mark *mark) {
+static void report_twice(struct pool *pool, const struct pool_buffer *buffer,
+                         const struct mark *mark) {
     void *here[DEBUG_FRAMES];
     char text[160];
     remember(here);
-    snprintf(text, sizeof text, "buffer %p is returned twice", (void *)msg->data);
+    snprintf(text, sizeof text, "buffer %p is returned twice", (void *)buffer->data);
     report(pool, text);
     report_site(pool, "now by", here);
     report_site(pool, "first by", mark->put);
     report_site(pool, "got by", mark->got);
 }
 
-bool debug_put(struct pool *pool, struct sluice_msg *msg) {
-    struct mark *mark = mark_of(msg);
+bool debug_put(struct pool *pool, struct pool_buffer *buffer) {
+    struct mark *mark = mark_of(buffer);
     if (!mark)
         return true;
     if (!atomic_exchange_explicit(&mark->in_use, 0, memory_order_relaxed)) {
-        report_twice(pool, msg, mark);
+        report_twice(pool, buffer, mark);
         return false;
     }
     remember(mark->put);
-    look_at_zones(pool, msg, mark);
-    memset(msg->data, DEBUG_PATTERN, pattern_bytes(msg));
+    look_at_zones(pool, buffer, mark);
+    memset(buffer->data, DEBUG_PATTERN, pattern_bytes(buffer));
     return true;
 }
 
-void debug_put_again(struct pool *pool, const struct sluice_msg *msg) {
-    const struct mark *mark = mark_of(msg);
+void debug_put_again(struct pool *pool, const struct pool_buffer *buffer) {
+    const struct mark *mark = mark_of(buffer);
     if (mark && mark->put[0] && !atomic_load_explicit(&mark->in_use, memory_order_relaxed))
-        report_twice(pool, msg, mark);
+        report_twice(pool, buffer, mark);
 }
 
 /* ---- the end ------------------------------------------------------------------------------------- */
 
 /* The pool closes: was the buffer written after it was returned? Is it returned at all? */
-static void look_at_last(struct pool *pool, const struct sluice_msg *msg, const struct mark *mark,
-                         uint64_t *count) {
+static void look_at_last(struct pool *pool, const struct pool_buffer *buffer,
+                         const struct mark *mark, uint64_t *count) {
     char text[240], owner[120] = "";
     if (!atomic_load(&mark->in_use) && mark->put[0]) {
-        SANITIZE_UNPOISON(msg->data, msg->capacity);
-        look_at_pattern(pool, msg, mark);
+        SANITIZE_UNPOISON(buffer->data, buffer->capacity);
+        look_at_pattern(pool, buffer, mark);
     }
     if (!atomic_load(&mark->in_use) || ++*count > LEAKS_SHOWN)
         return;
     if (mark->session != 0)
         snprintf(owner, sizeof owner, ", a message of session %llx with %s",
                  (unsigned long long)mark->session, mark->peer);
-    snprintf(text, sizeof text, "buffer %p of %llu bytes was not returned%s", (void *)msg->data,
-             (unsigned long long)msg->size, owner);
+    snprintf(text, sizeof text, "buffer %p of %llu bytes was not returned%s", (void *)buffer->data,
+             (unsigned long long)buffer->size, owner);
     report(pool, text);
     report_site(pool, "got by", mark->got);
 }
@@ -229,9 +230,9 @@ void debug_leaks(struct pool *pool) {
     for (unsigned i = 0; i < POOL_CLASSES; i++)
         for (const struct span *span = pool->spans[i].all; span; span = span->all_next)
             for (uint32_t at = 0; span->marks && at < span->slots; at++)
-                look_at_last(pool, &span->msgs[at], &span->marks[at], &count);
+                look_at_last(pool, &span->buffers[at], &span->marks[at], &count);
     for (const struct large *large = pool->larges.all; large; large = large->all_next)
-        look_at_last(pool, &large->msg, &large->mark, &count);
+        look_at_last(pool, &large->buffer, &large->mark, &count);
     if (count > LEAKS_SHOWN) {
         snprintf(text, sizeof text, "%llu buffers in all were not returned",
                  (unsigned long long)count);

@@ -30,7 +30,7 @@
 #define DEBUG_PEER 64
 
 struct pool;
-struct sluice_msg;
+struct pool_buffer;
 
 struct mark { /* of one buffer, beside its span */
     void *got[DEBUG_FRAMES], *put[DEBUG_FRAMES];
@@ -42,12 +42,12 @@ struct mark { /* of one buffer, beside its span */
 
 bool debug_wanted(void);
 /* Not of this pool's debugging: nothing happens. */
-void debug_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
-void debug_got(struct pool *pool, struct sluice_msg *msg);
+void debug_belongs(struct pool_buffer *buffer, uint64_t session, const char *peer);
+void debug_got(struct pool *pool, struct pool_buffer *buffer);
 /* False: it is not in use; the caller must leave it where it is. */
-bool debug_put(struct pool *pool, struct sluice_msg *msg);
+bool debug_put(struct pool *pool, struct pool_buffer *buffer);
 /* A caller returns a buffer that it does not own: reported if it was returned before and not handed out since. */
-void debug_put_again(struct pool *pool, const struct sluice_msg *msg);
+void debug_put_again(struct pool *pool, const struct pool_buffer *buffer);
 /* The pool closes: what was not returned, and what was written after it was. */
 void debug_leaks(struct pool *pool);
 

@@ -10,22 +10,22 @@
 #include "pool/internal.h"
 
 /* The lock. News for waiting threads: a buffer of the class they want, or pages for any buffer. */
-static void add(struct pool *pool, struct sluice_msg *msg) {
-    unsigned size_class = msg->size_class;
+static void add(struct pool *pool, struct pool_buffer *buffer) {
+    unsigned size_class = buffer->size_class;
     pool->out--;
     pool->came_back++;
-    if (spans_give(&pool->spans[size_class], msg) || (pool->waits_for.wanted >> size_class & 1))
+    if (spans_give(&pool->spans[size_class], buffer) || (pool->waits_for.wanted >> size_class & 1))
         pool->waits_for.news = true;
 }
 
-static void add_chain(struct pool *pool, struct sluice_msg *chain) {
-    for (struct sluice_msg *msg = chain, *next; msg; msg = next) {
-        next = msg->next;
-        add(pool, msg);
+static void add_chain(struct pool *pool, struct pool_buffer *chain) {
+    for (struct pool_buffer *buffer = chain, *next; buffer; buffer = next) {
+        next = buffer->next;
+        add(pool, buffer);
     }
 }
 
-void depot_give(struct pool *pool, struct sluice_msg *chain) {
+void depot_give(struct pool *pool, struct pool_buffer *chain) {
     if (!chain)
         return;
     pthread_mutex_lock(&pool->lock);
@@ -35,29 +35,29 @@ void depot_give(struct pool *pool, struct sluice_msg *chain) {
 
 /* The lock. Only the classes that the cache used: each return does this while a thread waits. */
 static bool flush(struct pool *pool, struct pool_cache *cache) {
-    struct sluice_msg *msg;
+    struct pool_buffer *buffer;
     for (uint64_t left = cache->seen; left != 0; left &= left - 1) {
         struct magazines *bin = &cache->bin[__builtin_ctzll(left)];
         if (bin->active || bin->spare)
             add_chain(pool, magazine_empty(bin));
     }
-    while ((msg = pool_cache_next_returned(cache)) != NULL ||
-           (msg = pool_cache_next_foreign(cache)) != NULL) {
-        pool_cache_returned(cache, slot_bytes(msg));
-        count_add(&cache->bin[msg->size_class].returned, 1);
-        add(pool, msg);
+    while ((buffer = pool_cache_next_returned(cache)) != NULL ||
+           (buffer = pool_cache_next_foreign(cache)) != NULL) {
+        pool_cache_returned(cache, slot_bytes(buffer));
+        count_add(&cache->bin[buffer->size_class].returned, 1);
+        add(pool, buffer);
     }
     return !cache->pending;
 }
 
 /* The lock. */
 static void collect(struct pool *pool) {
-    struct sluice_msg *msg;
+    struct pool_buffer *buffer;
     for (struct pool_cache *cache = pool->caches; cache; cache = cache->next)
-        while ((msg = pool_cache_next_foreign(cache)) != NULL ||
-               (!cache->open && (msg = pool_cache_next_returned(cache)) != NULL)) {
-            pool_cache_returned(cache, slot_bytes(msg));
-            add(pool, msg);
+        while ((buffer = pool_cache_next_foreign(cache)) != NULL ||
+               (!cache->open && (buffer = pool_cache_next_returned(cache)) != NULL)) {
+            pool_cache_returned(cache, slot_bytes(buffer));
+            add(pool, buffer);
         }
 }
 
@@ -80,7 +80,7 @@ void depot_collect(struct pool *pool) {
 }
 
 unsigned depot_take(struct pool *pool, unsigned size_class, unsigned max,
-                    struct sluice_msg **chain) {
+                    struct pool_buffer **chain) {
     pthread_mutex_lock(&pool->lock);
     unsigned count = spans_take(&pool->spans[size_class], max, chain);
     pool->out += count;

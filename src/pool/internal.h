@@ -50,8 +50,8 @@ struct pool {
     void (*wake)(void *arg);
     void *wake_arg;
     _Atomic uint64_t alloc_waits, alloc_wakeups;
-    _Atomic uint64_t note;                                                        /* the user's */
-    void (*on_return)(const struct sluice_msg *msg, uint16_t account, void *arg); /* constant */
+    _Atomic uint64_t note; /* the user's */
+    void (*on_return)(const struct pool_buffer *buffer, uint16_t account, void *arg); /* constant */
     void *on_return_arg;
     /* Takes what SLUICE_POOL_DEBUG finds, a line at a time, any thread; NULL: standard error. Tests set it, before use. */
     void (*report)(const char *text, void *arg);
@@ -65,17 +65,17 @@ struct pool {
 _Static_assert(offsetof(struct pool, head) == 0, "quick.h knows no more of it");
 
 /* The bytes that a buffer takes. */
-static inline int64_t slot_bytes(const struct sluice_msg *msg) {
-    return (int64_t)(msg->capacity + POOL_HEADROOM);
+static inline int64_t slot_bytes(const struct pool_buffer *buffer) {
+    return (int64_t)(buffer->capacity + POOL_HEADROOM);
 }
 
 /* ---- depot.c -------------------------------------------------------------------------------- */
 
 /* Returns buffers, chained by `next`, to their lists. */
-void depot_give(struct pool *pool, struct sluice_msg *chain);
+void depot_give(struct pool *pool, struct pool_buffer *chain);
 /* Up to max free buffers of the class, chained. Returns how many. */
 unsigned depot_take(struct pool *pool, unsigned size_class, unsigned max,
-                    struct sluice_msg **chain);
+                    struct pool_buffer **chain);
 /* Takes over what is on its way back to caches, whose owners may never ask for it. */
 void depot_collect(struct pool *pool);
 /* Returns what a cache holds to the shared lists. Its owner. */
@@ -90,10 +90,10 @@ bool depot_gather(struct pool *pool, struct pool_cache *cache);
 
 /* The shared list of a class was empty: up to max buffers from elsewhere, chained. Returns how many. */
 unsigned refill_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
-                     struct sluice_msg **chain);
+                     struct pool_buffer **chain);
 /* A mapping of its own, kept or new. NULL: no memory. */
-struct sluice_msg *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes);
-void refill_put_large(struct pool *pool, struct sluice_msg *msg);
+struct pool_buffer *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes);
+void refill_put_large(struct pool *pool, struct pool_buffer *buffer);
 
 /* ---- waiters.c: no lock is held -------------------------------------------------------------- */
 

@@ -29,11 +29,11 @@ static struct large *unkeep(struct larges *larges, struct large **link) {
 struct large *larges_take(struct larges *larges, size_t bytes) {
     struct large **best = NULL;
     for (struct large **link = &larges->kept; *link; link = &(*link)->kept_next) {
-        uint64_t capacity = (*link)->msg.capacity;
+        uint64_t capacity = (*link)->buffer.capacity;
         if (capacity < bytes || capacity > bytes + bytes / 4)
             continue;
         /* Of equals the newest: its lines may still be in a cache. */
-        if (!best || capacity <= (*best)->msg.capacity)
+        if (!best || capacity <= (*best)->buffer.capacity)
             best = link;
     }
     return best ? unkeep(larges, best) : NULL;
@@ -82,12 +82,12 @@ struct large *large_open(struct pool *pool, struct budget *budget, size_t bytes)
         errno = -error;
         return NULL;
     }
-    large->msg.pool = pool;
-    large->msg.data = large->block.addr + POOL_HEADROOM;
-    large->msg.lkey = large->block.mr->lkey;
-    large->msg.size_class = POOL_CLASSES;
-    large->msg.capacity = large->block.bytes - POOL_HEADROOM;
-    large->msg.home = large;
+    large->buffer.pool = pool;
+    large->buffer.data = large->block.addr + POOL_HEADROOM;
+    large->buffer.lkey = large->block.mr->lkey;
+    large->buffer.size_class = POOL_CLASSES;
+    large->buffer.capacity = large->block.bytes - POOL_HEADROOM;
+    large->buffer.home = large;
     return large;
 }
 

@@ -16,7 +16,7 @@
 #define LARGE_KEPT_MAX 32
 
 struct large {
-    struct sluice_msg msg; /* first: a message is its mapping */
+    struct pool_buffer buffer; /* first: a buffer is its mapping */
     struct block block;
     struct large *all_next, **all_link;
     struct large *kept_next; /* towards newer ones */

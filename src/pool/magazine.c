@@ -33,9 +33,9 @@ static void assert_counted(const struct magazines *bin) {
     ASSERT((bin->spare == NULL) == (count_of(&bin->spare_count) == 0));
 }
 
-struct sluice_msg *magazine_rotate(struct magazines *bin) {
+struct pool_buffer *magazine_rotate(struct magazines *bin) {
     assert_counted(bin);
-    struct sluice_msg *old = bin->spare;
+    struct pool_buffer *old = bin->spare;
     bin->spare = bin->active;
     uint32_t count = magazine_count(bin);
     count_set(&bin->spare_count, count);
@@ -55,11 +55,11 @@ bool magazine_swap(struct magazines *bin) {
     return true;
 }
 
-struct sluice_msg *magazine_empty(struct magazines *bin) {
+struct pool_buffer *magazine_empty(struct magazines *bin) {
     assert_counted(bin);
-    struct sluice_msg *chain = bin->active ? bin->active : bin->spare;
+    struct pool_buffer *chain = bin->active ? bin->active : bin->spare;
     if (bin->active) {
-        struct sluice_msg *last = bin->active;
+        struct pool_buffer *last = bin->active;
         while (last->next)
             last = last->next;
         last->next = bin->spare;
@@ -72,21 +72,21 @@ struct sluice_msg *magazine_empty(struct magazines *bin) {
 
 /* ---- returns ----------------------------------------------------------------------------------- */
 
-bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
+bool pool_cache_return(struct pool_cache *home, struct pool_buffer *buffer, int64_t bytes,
                        int64_t bytes_max) {
     /* A look only: the thread that runs out finds a buffer that was pushed onto a closed stack. */
     if (atomic_load_explicit(&home->home.closed, memory_order_relaxed) ||
         atomic_load_explicit(&home->home.bytes, memory_order_relaxed) > bytes_max)
         return false;
     atomic_fetch_add_explicit(&home->home.bytes, bytes, memory_order_relaxed);
-    cds_wfs_node_init(&msg->returned);
-    SANITIZE_RELEASE(msg); /* liburcu's barriers are not visible to the thread sanitizer */
-    cds_wfs_push(&home->home.returns, &msg->returned);
+    cds_wfs_node_init(&buffer->returned);
+    SANITIZE_RELEASE(buffer); /* liburcu's barriers are not visible to the thread sanitizer */
+    cds_wfs_push(&home->home.returns, &buffer->returned);
     return true;
 }
 
 /* Takes the first of a chain; *chain stays where it is while the next one's link is not written. */
-static struct sluice_msg *chain_next(struct cds_wfs_node **chain) {
+static struct pool_buffer *chain_next(struct cds_wfs_node **chain) {
     struct cds_wfs_node *node = *chain;
     if (!node)
         return NULL;
@@ -94,9 +94,9 @@ static struct sluice_msg *chain_next(struct cds_wfs_node **chain) {
     if (next == CDS_WFS_WOULDBLOCK)
         return NULL;
     *chain = next;
-    struct sluice_msg *msg = caa_container_of(node, struct sluice_msg, returned);
-    SANITIZE_ACQUIRE(msg);
-    return msg;
+    struct pool_buffer *buffer = caa_container_of(node, struct pool_buffer, returned);
+    SANITIZE_ACQUIRE(buffer);
+    return buffer;
 }
 
 static struct cds_wfs_node *take_all(struct pool_cache *cache) {
@@ -106,13 +106,13 @@ static struct cds_wfs_node *take_all(struct pool_cache *cache) {
     return head ? cds_wfs_first(head) : NULL;
 }
 
-struct sluice_msg *pool_cache_next_returned(struct pool_cache *cache) {
+struct pool_buffer *pool_cache_next_returned(struct pool_cache *cache) {
     if (!cache->pending)
         cache->pending = take_all(cache);
     return chain_next(&cache->pending);
 }
 
-struct sluice_msg *pool_cache_next_foreign(struct pool_cache *cache) {
+struct pool_buffer *pool_cache_next_foreign(struct pool_cache *cache) {
     if (!cache->home.half_way)
         cache->home.half_way = take_all(cache);
     return chain_next(&cache->home.half_way);

@@ -29,7 +29,7 @@
 #define POOL_CACHES_MAX 512 /* numbers; caches above that have none, and get no returns */
 
 struct magazines {
-    struct sluice_msg *active, *spare;
+    struct pool_buffer *active, *spare;
     /* one writer, the owner; read for figures */
     _Atomic uint64_t gets, puts, returned, refills;
     _Atomic uint32_t brought; /* into the active one by other ways, less what left it so */
@@ -94,22 +94,22 @@ static inline uint32_t magazine_count_seen(const struct magazines *bin) {
 }
 
 /* One is handed out. NULL: there is none. */
-static inline struct sluice_msg *magazine_take(struct magazines *bin) {
-    struct sluice_msg *msg = bin->active;
-    if (msg) {
-        bin->active = msg->next;
+static inline struct pool_buffer *magazine_take(struct magazines *bin) {
+    struct pool_buffer *buffer = bin->active;
+    if (buffer) {
+        bin->active = buffer->next;
         count_add(&bin->gets, 1);
     }
-    return msg;
+    return buffer;
 }
 
 /* One was returned. False: there are as many as are quick. */
-static inline bool magazine_add(struct magazines *bin, struct sluice_msg *msg) {
+static inline bool magazine_add(struct magazines *bin, struct pool_buffer *buffer) {
     uint64_t puts = atomic_load_explicit(&bin->puts, memory_order_relaxed);
     if (__builtin_expect(magazine_count_at(bin, puts) >= bin->quick_max, 0))
         return false;
-    msg->next = bin->active;
-    bin->active = msg;
+    buffer->next = bin->active;
+    bin->active = buffer;
     atomic_store_explicit(&bin->puts, puts + 1, memory_order_release);
     return true;
 }
@@ -131,19 +131,19 @@ static inline void magazine_passed_in(struct magazines *bin) {
 }
 
 /* The full active magazine becomes the spare one; returns the former spare, a chain or NULL. */
-struct sluice_msg *magazine_rotate(struct magazines *bin);
+struct pool_buffer *magazine_rotate(struct magazines *bin);
 /* The active magazine is empty: the spare one takes its place. False: that is empty too. */
 bool magazine_swap(struct magazines *bin);
 /* Takes everything out, chained. */
-struct sluice_msg *magazine_empty(struct magazines *bin);
+struct pool_buffer *magazine_empty(struct magazines *bin);
 
 /* Any thread: gives a buffer back to its home. False: it is closed, or has enough. */
-bool pool_cache_return(struct pool_cache *home, struct sluice_msg *msg, int64_t bytes,
+bool pool_cache_return(struct pool_cache *home, struct pool_buffer *buffer, int64_t bytes,
                        int64_t bytes_max);
 /* The next returned buffer, NULL: none, or the thread that returns it is half way. Owner. */
-struct sluice_msg *pool_cache_next_returned(struct pool_cache *cache);
+struct pool_buffer *pool_cache_next_returned(struct pool_cache *cache);
 /* One for threads that are not the owner; the pool's lock. */
-struct sluice_msg *pool_cache_next_foreign(struct pool_cache *cache);
+struct pool_buffer *pool_cache_next_foreign(struct pool_cache *cache);
 /* A buffer left the return stack. */
 void pool_cache_returned(struct pool_cache *cache, int64_t bytes);
 

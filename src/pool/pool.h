@@ -6,7 +6,7 @@
  * and are cut into size classes. Each loop owns a cache it uses without locks; a thread without one goes
  * through the shared lists under a mutex. A buffer belongs to the cache it was got from: a thread that returns it
  * elsewhere pushes it onto that cache's return stack, which is wait-free. Registered bytes never
- * exceed bytes_max. A buffer's control block (struct sluice_msg) lies outside registered memory, so
+ * exceed bytes_max. A buffer's control block (struct pool_buffer) lies outside registered memory, so
  * a stray DMA cannot corrupt it; headroom in front of the payload takes the frame header, so that
  * one sge describes a whole frame.
  *
@@ -20,95 +20,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <urcu/wfstack.h>
 
-#include "base/mpsc_queue.h"
 #include "fabric/fabric.h"
+#include "pool/buffer.h"
 #include "pool/hugepages.h"
-
-#define POOL_HEADROOM 64 /* bytes in front of the payload for the frame header */
-#define POOL_HEADER 32   /* the last of these: the others are unused, and guarded in debug mode */
-#define POOL_CLASSES 52  /* 64 B to 1 MiB: see size_class.h; larger ones are mapped singly */
-
-#define POOL_CHARGED 0x8000u /* of sluice_msg.cache, so that no buffer with it goes the quick way */
 
 struct pool;
 struct pool_cache;
-
-/* Control block. The public sluice_msg is this struct. */
-struct sluice_msg {
-    union {
-        struct mpsc_queue_item item;  /* cross-thread send */
-        struct cds_wfs_node returned; /* the pool's: on its way back to its cache */
-    };
-    struct sluice_msg *next; /* free lists and queues of its owner */
-    struct pool *pool;
-    uint8_t *data; /* payload; headroom lies before it */
-    uint32_t lkey;
-    uint8_t size_class; /* the pool's; POOL_CLASSES = a mapping of its own */
-    uint8_t state;      /* owner's: enum msg_state of the data path */
-    uint16_t flags;
-    uint64_t size;     /* payload bytes */
-    uint64_t capacity; /* payload bytes the buffer can hold */
-    /* The data path's, by what it is in just now: see enum msg_state. */
-    union {
-        struct { /* accepted, queued or posted */
-            uint64_t tag, deadline_ns, session_id;
-            uint64_t sent; /* payload bytes posted so far */
-            uint32_t end;  /* a frame that is queued: of its payload */
-            union {
-                uint32_t id; /* of the request it is, or answers */
-                struct
-                { /* such a frame: messages in it; of these, requests, which the window counts apart */
-                    uint16_t items, requests;
-                };
-            };
-        } tx;
-        struct { /* sent, or not: to be told; begins as tx does */
-            uint64_t tag;
-            int64_t late; /* MSG_LATE: the status, until the device is done with it */
-            uint64_t session_id;
-            uint64_t value; /* of an atomic operation */
-            int32_t status;
-            uint32_t id;
-        } outcome;
-        struct { /* a frame that arrived, or a message that lies in one */
-            uint64_t total, arrived_ns;
-            uint64_t srq_slot; /* MSG_SHARED: its index among the loop's shared receives */
-            uint64_t unpacked; /* a coalesced frame: where the next item begins */
-            uint32_t frame_flags;
-            union {
-                uint32_t users;      /* a coalesced frame: messages in it that are needed */
-                uint32_t rndv_entry; /* an RTS: its entry of rndv.rx */
-            };
-        } rx;
-        struct { /* lent to the application; total to unpacked are those of rx */
-            uint64_t total, arrived_ns, srq_slot, unpacked;
-            uint32_t index; /* among the loop's loans */
-        } loan;
-        struct { /* the application's, MSG_RETAINED */
-            uint64_t unused[2];
-            uint64_t session_id; /* of which a credit is withheld for it */
-        } retained;
-    };
-    void *owner;        /* MESSAGE events: the session whose credit this buffer holds, else NULL */
-    void *home;         /* the pool's: the span or the mapping it was cut from */
-    uint8_t kind;       /* enum msg_kind of the data path; set whenever it is sent */
-    uint8_t frame_type; /* received: enum frame_type */
-    bool foreign;       /* sent: accepted from a thread that does not own the loop */
-    uint16_t cache;     /* the pool's: number of the cache it was got from, 0: none; POOL_CHARGED */
-    uint16_t account;   /* POOL_CHARGED: to whom, see pool_charge() */
-} __attribute__((aligned(64)));
-
-_Static_assert(sizeof(struct sluice_msg) == 128, "two cache lines");
-_Static_assert(offsetof(struct sluice_msg, tx.tag) == offsetof(struct sluice_msg, outcome.tag) &&
-                   offsetof(struct sluice_msg, tx.session_id) ==
-                       offsetof(struct sluice_msg, outcome.session_id) &&
-                   offsetof(struct sluice_msg, tx.id) == offsetof(struct sluice_msg, outcome.id),
-               "an outcome is of what was sent");
-_Static_assert(offsetof(struct sluice_msg, rx.srq_slot) ==
-                   offsetof(struct sluice_msg, loan.srq_slot),
-               "a message that is lent keeps its receive");
 
 /*
  * Opens a pool of a PD's memory, with its first arena. bytes_max caps registered bytes; wish names the NUMA node the
@@ -135,38 +53,37 @@ void pool_detach(struct pool *pool);
 /*
  * A buffer with room for bytes (and POOL_HEADROOM before it), size = bytes. cache may be NULL (any
  * thread). NULL and errno: ENOMEM the cap is reached or the system has no memory, EMSGSIZE more
- * than the cap. Contents are not zeroed; state, flags and owner are 0, the data path's other fields
- * are as they were. Never more than a quarter, or 63 bytes, larger than asked for (64 B at least;
- * mappings of their own: one page). Debugging takes what is behind bytes for a guard, whatever the
- * capacity says.
+ * than the cap. Contents are not zeroed; state, flags and owner are 0, what is its user's is as it
+ * was. Never more than a quarter, or 63 bytes, larger than asked for (64 B at least; mappings of
+ * their own: one page). Debugging takes what is behind bytes for a guard, whatever the capacity says.
  */
-struct sluice_msg *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes);
-void pool_put(struct pool *pool, struct pool_cache *cache, struct sluice_msg *msg);
+struct pool_buffer *pool_get(struct pool *pool, struct pool_cache *cache, size_t bytes);
+void pool_put(struct pool *pool, struct pool_cache *cache, struct pool_buffer *buffer);
 /*
  * Several at once, linked by `next`: up to max of so many bytes each, as many as the thread's magazine has at hand, or
  * one as pool_get() finds it; NULL as there. And back: buffers of one class, got with this cache.
  */
-struct sluice_msg *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
-                                unsigned max, unsigned *count);
-void pool_put_run(struct pool *pool, struct pool_cache *cache, struct sluice_msg *first,
-                  struct sluice_msg *last, unsigned count);
+struct pool_buffer *pool_get_run(struct pool *pool, struct pool_cache *cache, size_t bytes,
+                                 unsigned max, unsigned *count);
+void pool_put_run(struct pool *pool, struct pool_cache *cache, struct pool_buffer *first,
+                  struct pool_buffer *last, unsigned count);
 /* The session and peer of a message, for the report of debugging at the end. Its owner; else it does nothing. */
-void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer);
+void pool_belongs(struct pool_buffer *buffer, uint64_t session, const char *peer);
 
 /*
  * The buffer is counted as held until it is returned, by whatever way and thread: then the function of
  * pool_on_return() is called with that account, before the memory is another's. Its owner; once for each time it is got.
  */
-void pool_charge(struct sluice_msg *msg, uint16_t account);
+void pool_charge(struct pool_buffer *buffer, uint16_t account);
 void pool_on_return(struct pool *pool,
-                    void (*call)(const struct sluice_msg *msg, uint16_t account, void *arg),
+                    void (*call)(const struct pool_buffer *buffer, uint16_t account, void *arg),
                     void *arg); /* before it is used */
 
 /* The caller tried to return a buffer that it does not own: reported. Without debugging it does nothing. */
-void pool_put_again(const struct sluice_msg *msg);
+void pool_put_again(const struct pool_buffer *buffer);
 
 /* The registration a buffer lies in. */
-struct ibv_mr *pool_mr(const struct sluice_msg *msg);
+struct ibv_mr *pool_mr(const struct pool_buffer *buffer);
 
 struct pool_cache *pool_cache_open(struct pool *pool); /* NULL: out of memory */
 void pool_cache_close(struct pool_cache *cache);       /* returns its buffers to the pool */

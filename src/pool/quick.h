@@ -23,25 +23,25 @@ struct pool_head {
 };
 
 /* For the address sanitizer the bytes behind a message may not be used. */
-static inline void pool_open_bytes(struct sluice_msg *msg, size_t bytes) {
-    SANITIZE_UNPOISON(msg->data - POOL_HEADROOM, bytes + POOL_HEADROOM);
-    SANITIZE_POISON(msg->data + bytes, msg->capacity - bytes);
+static inline void pool_open_bytes(struct pool_buffer *buffer, size_t bytes) {
+    SANITIZE_UNPOISON(buffer->data - POOL_HEADROOM, bytes + POOL_HEADROOM);
+    SANITIZE_POISON(buffer->data + bytes, buffer->capacity - bytes);
 }
 
 /* And none of a buffer that was returned. */
-static inline void pool_close_bytes(struct sluice_msg *msg) {
-    SANITIZE_POISON(msg->data - POOL_HEADROOM, msg->capacity + POOL_HEADROOM);
+static inline void pool_close_bytes(struct pool_buffer *buffer) {
+    SANITIZE_POISON(buffer->data - POOL_HEADROOM, buffer->capacity + POOL_HEADROOM);
 }
 
 /* Its control block as one has it that was just got. */
-static inline void pool_hand_out(struct sluice_msg *msg, uint16_t cache, size_t bytes,
+static inline void pool_hand_out(struct pool_buffer *buffer, uint16_t cache, size_t bytes,
                                  uint8_t state) {
-    msg->cache = cache;
-    msg->next = NULL;
-    msg->size = bytes;
-    msg->state = state;
-    msg->flags = 0;
-    msg->owner = NULL;
+    buffer->cache = cache;
+    buffer->next = NULL;
+    buffer->size = bytes;
+    buffer->state = state;
+    buffer->flags = 0;
+    buffer->owner = NULL;
 }
 
 /* pool_get_quick() takes sizes from 1 up to this. */
@@ -54,24 +54,24 @@ static inline bool pool_is_quick(const struct pool_cache *cache, size_t bytes) {
 }
 
 /* As pool_get(), but with this state. NULL: the magazine has none. */
-static inline struct sluice_msg *pool_get_quick(struct pool_cache *cache, size_t bytes,
-                                                uint8_t state) {
+static inline struct pool_buffer *pool_get_quick(struct pool_cache *cache, size_t bytes,
+                                                 uint8_t state) {
     ASSERT(pool_is_quick(cache, bytes));
-    struct sluice_msg *msg = magazine_take(&cache->bin[class_of(bytes)]);
-    if (__builtin_expect(msg != NULL, 1)) {
-        pool_open_bytes(msg, bytes);
-        pool_hand_out(msg, cache->number, bytes, state);
+    struct pool_buffer *buffer = magazine_take(&cache->bin[class_of(bytes)]);
+    if (__builtin_expect(buffer != NULL, 1)) {
+        pool_open_bytes(buffer, bytes);
+        pool_hand_out(buffer, cache->number, bytes, state);
     }
-    return msg;
+    return buffer;
 }
 
 /* As pool_put(), but that pool_is_waited_for() has to be asked behind it. False: nothing happened. */
-static inline bool pool_put_quick(struct pool_cache *cache, struct sluice_msg *msg) {
-    ASSERT(msg->pool == cache->pool);
-    if (__builtin_expect(msg->cache != cache->number, 0) ||
-        !magazine_add(&cache->bin[msg->size_class], msg))
+static inline bool pool_put_quick(struct pool_cache *cache, struct pool_buffer *buffer) {
+    ASSERT(buffer->pool == cache->pool);
+    if (__builtin_expect(buffer->cache != cache->number, 0) ||
+        !magazine_add(&cache->bin[buffer->size_class], buffer))
         return false;
-    pool_close_bytes(msg);
+    pool_close_bytes(buffer);
     return true;
 }
 

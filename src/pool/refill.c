@@ -40,7 +40,7 @@ static bool evict_large(struct pool *pool, unsigned keep_count, uint64_t keep_by
 
 /* Cuts a new span and takes from it before any other thread can. Returns how many. */
 static unsigned cut(struct pool *pool, unsigned size_class, uint32_t pages, unsigned max,
-                    struct sluice_msg **chain) {
+                    struct pool_buffer **chain) {
     struct arena *arena;
     uint8_t *addr = arenas_take(&pool->arenas, pages, &arena);
     if (!addr)
@@ -59,7 +59,7 @@ static unsigned cut(struct pool *pool, unsigned size_class, uint32_t pages, unsi
 }
 
 static unsigned cut_or_grow(struct pool *pool, unsigned size_class, uint32_t pages, unsigned max,
-                            struct sluice_msg **chain) {
+                            struct pool_buffer **chain) {
     unsigned count = cut(pool, size_class, pages, max, chain);
     if (count == 0 && grow_wait(pool))
         count = cut(pool, size_class, pages, max, chain);
@@ -76,7 +76,7 @@ static unsigned cut_or_grow(struct pool *pool, unsigned size_class, uint32_t pag
  * shorter run of pages, down to that of a single buffer.
  */
 unsigned refill_more(struct pool *pool, struct pool_cache *cache, unsigned size_class, unsigned max,
-                     struct sluice_msg **chain) {
+                     struct pool_buffer **chain) {
     UNCANCELLED;
     uint32_t pages = span_pages(size_class, SPAN_BEST, pool->debug);
     uint32_t usual = span_pages(size_class, SPAN_USUAL, pool->debug);
@@ -135,7 +135,7 @@ static struct large *map_large(struct pool *pool, struct pool_cache *cache, size
     return large;
 }
 
-struct sluice_msg *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+struct pool_buffer *refill_large(struct pool *pool, struct pool_cache *cache, size_t bytes) {
     struct large *large = take_kept(pool, bytes);
     if (!large) {
         UNCANCELLED;
@@ -143,13 +143,13 @@ struct sluice_msg *refill_large(struct pool *pool, struct pool_cache *cache, siz
         large = map_large(pool, cache, bytes);
         pthread_mutex_unlock(&pool->slow);
     }
-    return large ? &large->msg : NULL;
+    return large ? &large->buffer : NULL;
 }
 
-void refill_put_large(struct pool *pool, struct sluice_msg *msg) {
+void refill_put_large(struct pool *pool, struct pool_buffer *buffer) {
     uint64_t keep_bytes = pool->budget.bytes_max / 2;
     pthread_mutex_lock(&pool->lock);
-    larges_keep(&pool->larges, msg->home);
+    larges_keep(&pool->larges, buffer->home);
     pool->out--;
     pool->came_back++;
     pool->waits_for.news = true;

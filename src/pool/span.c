@@ -49,7 +49,7 @@ struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_cla
                        struct arena *arena, uint8_t *addr, uint32_t pages, bool marked) {
     size_t slot = class_slot(size_class, marked);
     uint32_t slots = (uint32_t)(pages * POOL_PAGE / slot);
-    size_t bytes = sizeof(struct span) + slots * sizeof(struct sluice_msg);
+    size_t bytes = sizeof(struct span) + slots * sizeof(struct pool_buffer);
     struct span *span = aligned_alloc(_Alignof(struct span), bytes);
     if (!span)
         return NULL;
@@ -64,15 +64,15 @@ struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_cla
     span->pages = pages;
     span->slots = span->slots_free = slots;
     for (uint32_t i = slots; i-- > 0;) { /* backwards: the lowest address is taken first */
-        struct sluice_msg *msg = &span->msgs[i];
-        msg->pool = pool;
-        msg->data = addr + i * slot + POOL_HEADROOM;
-        msg->lkey = lkey;
-        msg->size_class = (uint8_t)size_class;
-        msg->capacity = class_capacity(size_class);
-        msg->home = span;
-        msg->next = span->free;
-        span->free = msg;
+        struct pool_buffer *buffer = &span->buffers[i];
+        buffer->pool = pool;
+        buffer->data = addr + i * slot + POOL_HEADROOM;
+        buffer->lkey = lkey;
+        buffer->size_class = (uint8_t)size_class;
+        buffer->capacity = class_capacity(size_class);
+        buffer->home = span;
+        buffer->next = span->free;
+        span->free = buffer;
     }
     span->all_next = spans->all;
     span->all_link = &spans->all;
@@ -83,17 +83,17 @@ struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_cla
     return span;
 }
 
-unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain) {
+unsigned spans_take(struct spans *spans, unsigned max, struct pool_buffer **chain) {
     unsigned count = 0;
     while (count < max && spans->list) {
         struct span *span = spans->list;
         while (count < max && span->free) {
-            struct sluice_msg *msg = span->free;
-            span->free = msg->next;
+            struct pool_buffer *buffer = span->free;
+            span->free = buffer->next;
             ASSERT(span->slots_free > 0);
             span->slots_free--;
-            msg->next = *chain;
-            *chain = msg;
+            buffer->next = *chain;
+            *chain = buffer;
             count++;
         }
         if (!span->free)
@@ -102,11 +102,11 @@ unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain
     return count;
 }
 
-bool spans_give(struct spans *spans, struct sluice_msg *msg) {
-    struct span *span = msg->home;
+bool spans_give(struct spans *spans, struct pool_buffer *buffer) {
+    struct span *span = buffer->home;
     ASSERT(span->slots_free < span->slots && (span->free == NULL) == (span->slots_free == 0));
-    msg->next = span->free;
-    span->free = msg;
+    buffer->next = span->free;
+    span->free = buffer;
     span->slots_free++;
     if (!span->link)
         list_add(spans, span);

@@ -26,9 +26,9 @@ struct span {
     uint8_t *addr;
     uint32_t pages;
     uint32_t slots, slots_free;
-    struct sluice_msg *free;
+    struct pool_buffer *free;
     struct mark *marks; /* one a buffer, NULL: not debugging */
-    struct sluice_msg msgs[];
+    struct pool_buffer buffers[];
 };
 
 struct spans { /* of one class */
@@ -47,9 +47,9 @@ uint32_t span_pages(unsigned size_class, enum span_size size, bool marked);
 struct span *span_open(struct spans *spans, struct pool *pool, unsigned size_class,
                        struct arena *arena, uint8_t *addr, uint32_t pages, bool marked);
 /* Up to max free buffers, chained. Returns how many. */
-unsigned spans_take(struct spans *spans, unsigned max, struct sluice_msg **chain);
+unsigned spans_take(struct spans *spans, unsigned max, struct pool_buffer **chain);
 /* True: its span is empty now, all of its buffers are free. */
-bool spans_give(struct spans *spans, struct sluice_msg *msg);
+bool spans_give(struct spans *spans, struct pool_buffer *buffer);
 /* Returns every empty span to its arena. True if there was one. */
 bool spans_reclaim(struct spans *spans);
 void spans_free(struct spans *spans); /* control blocks only: the arenas are going away */

@@ -11,14 +11,14 @@ uint64_t pool_bytes(const struct pool *pool) {
     return atomic_load_explicit(&pool->budget.bytes, memory_order_relaxed);
 }
 
-void pool_belongs(struct sluice_msg *msg, uint64_t session, const char *peer) {
-    if (__builtin_expect(msg->pool->debug, 0))
-        debug_belongs(msg, session, peer);
+void pool_belongs(struct pool_buffer *buffer, uint64_t session, const char *peer) {
+    if (__builtin_expect(buffer->pool->debug, 0))
+        debug_belongs(buffer, session, peer);
 }
 
-void pool_put_again(const struct sluice_msg *msg) {
-    if (__builtin_expect(msg->pool->debug, 0))
-        debug_put_again(msg->pool, msg);
+void pool_put_again(const struct pool_buffer *buffer) {
+    if (__builtin_expect(buffer->pool->debug, 0))
+        debug_put_again(buffer->pool, buffer);
 }
 
 _Atomic uint64_t *pool_note(struct pool *pool) {

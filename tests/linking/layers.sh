@@ -48,6 +48,12 @@ if [[ -n $wrong ]]; then
     exit 1
 fi
 
+# The pool keeps buffers, and does not know what lies in them.
+if grep -rnw --include='*.[ch]' 'sluice_msg' src/pool; then
+    echo "src/pool knows messages"
+    exit 1
+fi
+
 # What a device has beyond verbs is asked by the calls of fast.h, which say what holds where it has none.
 if grep -rnE --include='*.[ch]' '(->|[.])fast\b' src | grep -v '^src/fabric/'; then
     echo "the table of fast.h is looked at above src/fabric"

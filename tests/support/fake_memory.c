@@ -101,8 +101,8 @@ struct pool *fake_pool_open_with(uint64_t bytes_max, struct hugepages_wish wish)
     return pool;
 }
 
-struct sluice_msg *fake_get_all(struct pool *pool, struct pool_cache *cache, size_t bytes) {
-    struct sluice_msg *chain = NULL, *msg;
+struct pool_buffer *fake_get_all(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+    struct pool_buffer *chain = NULL, *msg;
     while ((msg = pool_get(pool, cache, bytes)) != NULL) {
         msg->next = chain;
         chain = msg;
@@ -110,8 +110,8 @@ struct sluice_msg *fake_get_all(struct pool *pool, struct pool_cache *cache, siz
     return chain;
 }
 
-void fake_put_all(struct pool *pool, struct pool_cache *cache, struct sluice_msg *chain) {
-    for (struct sluice_msg *next; chain; chain = next) {
+void fake_put_all(struct pool *pool, struct pool_cache *cache, struct pool_buffer *chain) {
+    for (struct pool_buffer *next; chain; chain = next) {
         next = chain->next;
         pool_put(pool, cache, chain);
     }

@@ -46,9 +46,9 @@ void fake_pool_close(struct pool *pool);
 /* A pool that asks for huge pages. */
 struct pool *fake_pool_open_with(uint64_t bytes_max, struct hugepages_wish wish);
 /* All that can be had of a size, chained. */
-struct sluice_msg *fake_get_all(struct pool *pool, struct pool_cache *cache, size_t bytes);
+struct pool_buffer *fake_get_all(struct pool *pool, struct pool_cache *cache, size_t bytes);
 /* Gives the whole chain back. */
-void fake_put_all(struct pool *pool, struct pool_cache *cache, struct sluice_msg *chain);
+void fake_put_all(struct pool *pool, struct pool_cache *cache, struct pool_buffer *chain);
 /* Setup of every test. */
 int fake_reset(void **state);
 

@@ -310,7 +310,7 @@ int transfer_open(sluice_session handle, size_t bytes,
         status = fits(s, arg);
     struct sluice_msg *msg = NULL;
     if (status == SLUICE_OK) {
-        msg = own ? pool_get(l->pool, l->cache, bytes) : message_get(s->pool, bytes);
+        msg = own ? message_of(pool_get(l->pool, l->cache, bytes)) : message_get(s->pool, bytes);
         status = msg ? SLUICE_OK : errno == EMSGSIZE ? SLUICE_EMSGSIZE : SLUICE_ENOMEM;
     }
     if (msg)

@@ -44,9 +44,9 @@
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
     loop_assert_inside(l);
     errno = 0;
-    struct sluice_msg *msg = pool_get(l->rx_pool, l->rx_cache, bytes);
+    struct sluice_msg *msg = message_of(pool_get(l->rx_pool, l->rx_cache, bytes));
     if (!msg && errno == EMSGSIZE) /* larger than the reserve will ever be */
-        msg = pool_get(l->pool, l->cache, bytes);
+        msg = message_of(pool_get(l->pool, l->cache, bytes));
     if (msg) {
         msg->state = MSG_RECEIVE;
         msg->tx.tag = 0;
@@ -169,31 +169,32 @@ static _Atomic uint64_t *lacking(const struct sluice_loop *l, struct landing_pee
     return fits(all, bytes, o->receive_bytes_max / 8, 7) ? NULL : &l->node->landing_wanted_ns;
 }
 
-static bool of_reserve(const sluice_node *n, const struct sluice_msg *msg) {
-    return msg->pool == n->rx_pool;
+static bool of_reserve(const sluice_node *n, const struct pool_buffer *buffer) {
+    return buffer->pool == n->rx_pool;
 }
 
 /* As what it counts: its buffer; but a mapping of its own without the page that the headroom may take. */
-static uint64_t bytes_of(const struct sluice_msg *msg) {
-    uint64_t bytes = msg->capacity;
-    return msg->size_class < POOL_CLASSES ? bytes : bytes - bytes % POOL_PAGE;
+static uint64_t bytes_of(const struct pool_buffer *buffer) {
+    uint64_t bytes = buffer->capacity;
+    return buffer->size_class < POOL_CLASSES ? bytes : bytes - bytes % POOL_PAGE;
 }
 
 /* From now on it counts, until landing_returned(). The peer's sum is never less than its part of the node's. */
 static void charge(sluice_node *n, struct landing_peer *peer, struct sluice_msg *msg) {
-    atomic_fetch_add_explicit(&peer->bytes, bytes_of(msg), memory_order_relaxed);
-    if (of_reserve(n, msg))
-        atomic_fetch_add_explicit(&n->landing_bytes, bytes_of(msg), memory_order_relaxed);
-    pool_charge(msg, peer->account);
+    atomic_fetch_add_explicit(&peer->bytes, bytes_of(buffer_of(msg)), memory_order_relaxed);
+    if (of_reserve(n, buffer_of(msg)))
+        atomic_fetch_add_explicit(&n->landing_bytes, bytes_of(buffer_of(msg)),
+                                  memory_order_relaxed);
+    pool_charge(buffer_of(msg), peer->account);
 }
 
 /* Release: the peer may be over with its last one. */
-void landing_returned(const struct sluice_msg *msg, uint16_t account, void *node) {
+void landing_returned(const struct pool_buffer *buffer, uint16_t account, void *node) {
     sluice_node *n = node;
     struct landing_peer *peer = landing_peer_at(&n->landing_peers, account);
-    if (of_reserve(n, msg))
-        atomic_fetch_sub_explicit(&n->landing_bytes, bytes_of(msg), memory_order_relaxed);
-    atomic_fetch_sub_explicit(&peer->bytes, bytes_of(msg), memory_order_release);
+    if (of_reserve(n, buffer))
+        atomic_fetch_sub_explicit(&n->landing_bytes, bytes_of(buffer), memory_order_relaxed);
+    atomic_fetch_sub_explicit(&peer->bytes, bytes_of(buffer), memory_order_release);
 }
 
 /* ---- short messages that are sent on ----------------------------------------------------------- */
@@ -205,15 +206,15 @@ void landing_meet(struct sluice_loop *l, struct session *s) {
 
 static bool is_passed_for_nothing(const struct session *s, const struct sluice_msg *msg) {
     const sluice_node *n = s->node;
-    return (msg->cache & POOL_CHARGED) || !of_reserve(n, msg) ||
+    return (msg->cache & POOL_CHARGED) || !of_reserve(n, buffer_of(msg)) ||
            pool_bytes(n->rx_pool) <= n->options.receive_bytes_max / 4;
 }
 
 bool landing_may_pass(const struct session *s, const struct sluice_msg *msg) {
     const struct landing_peer *peer = s->landing.peer;
     return is_passed_for_nothing(s, msg) ||
-           (peer && fits(atomic_load_explicit(&peer->bytes, memory_order_relaxed), bytes_of(msg),
-                         s->node->options.receive_bytes_max / 8, 5));
+           (peer && fits(atomic_load_explicit(&peer->bytes, memory_order_relaxed),
+                         bytes_of(buffer_of(msg)), s->node->options.receive_bytes_max / 8, 5));
 }
 
 void landing_passed(struct session *s, struct sluice_msg *msg) {

@@ -22,7 +22,7 @@ struct sluice_msg *landing_for(struct sluice_loop *l, struct session *s, uint64_
 struct sluice_msg *landing_passing(struct sluice_loop *l, struct session *s, uint64_t bytes);
 void landing_done(struct sluice_loop *l, struct session *s, uint64_t bytes);
 /* A buffer of such a message is free: pool_on_return(), any thread. */
-void landing_returned(const struct sluice_msg *msg, uint16_t account, void *node);
+void landing_returned(const struct pool_buffer *buffer, uint16_t account, void *node);
 /* The session is up: its peer is known from now on, to any thread that is inside of it. */
 void landing_meet(struct sluice_loop *l, struct session *s);
 /*

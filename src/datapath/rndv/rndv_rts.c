@@ -94,7 +94,7 @@ static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_p
     struct mw_bytes of = {
         .bytes = msg->size, .rights = IBV_ACCESS_REMOTE_READ, .still = part == NULL};
     of.addr = part ? (void *)(uintptr_t)part->addr : msg->data;
-    of.mr = part ? part->region->mr : pool_mr(msg);
+    of.mr = part ? part->region->mr : pool_mr(buffer_of(msg));
     return of;
 }
 

@@ -285,7 +285,7 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
         return false;
     }
     uint8_t *at = rndv_rx_place(a, &lkey);
-    struct mw_bytes of = {at, a->bytes, a->landing ? pool_mr(a->landing) : a->region->mr,
+    struct mw_bytes of = {at, a->bytes, a->landing ? pool_mr(buffer_of(a->landing)) : a->region->mr,
                           IBV_ACCESS_REMOTE_WRITE, false};
     if (!mw_open(l->node, window, &of, &wr, &bind)) {
         rndv_retry(l, s);

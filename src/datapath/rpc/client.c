@@ -400,7 +400,7 @@ void rpc_client_give_up(struct sluice_loop *l, struct session *s, struct rpc_cli
     if (s->state == SESSION_FLUSHING)
         loop_dirty(l, s);
     if (msg->flags & MSG_BUSY) {
-        carrier = pool_get(l->pool, l->cache, 0);
+        carrier = message_of(pool_get(l->pool, l->cache, 0));
         if (!carrier) {
             msg->flags |= MSG_LATE;
             msg->outcome.late = status;

@@ -21,11 +21,6 @@
 #define RPC_ID_BITS 8u   /* and a count in the rest */
 #define CANCELS_MAX 256u /* tags that wait for the loop: more requests cannot be in flight */
 
-/* msg->flags of a request that has its entry */
-#define MSG_BUSY 128u   /* the device, or a transfer, still reads it */
-#define MSG_ORPHAN 256u /* the outcome was told without it: to be freed when it is not busy */
-#define MSG_LATE 512u   /* the outcome, in deadline_ns, is told when it is not busy */
-
 enum rpc_pending_state {
     RPC_PENDING_FREE,
     RPC_PENDING_WAITING, /* the outcome is the reply */

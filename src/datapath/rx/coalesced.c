@@ -105,7 +105,7 @@ uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loan
         last->next = view;
         last = view;
     }
-    pool_put_run(l->rx_pool, l->rx_cache, first, last, n);
+    pool_put_run(l->rx_pool, l->rx_cache, buffer_of(first), buffer_of(last), n);
     frame->rx.users -= n - 1;
     coalesced_release(l, loans[0].session, frame);
     return n;
@@ -133,7 +133,7 @@ static enum recv_result more_views(struct sluice_loop *l, const struct session *
     }
     while (run < max && index + run < u->count && u->items[index + run].length == length)
         run++;
-    u->views = pool_get_run(l->rx_pool, l->rx_cache, length, run, &u->view_count);
+    u->views = message_of(pool_get_run(l->rx_pool, l->rx_cache, length, run, &u->view_count));
     if (likely(u->views != NULL))
         return RECV_DONE;
     u->view_count = 0;

@@ -30,7 +30,7 @@ static inline struct sluice_loop *cache_enter(const struct pool *pool, bool *nes
 static inline struct sluice_msg *get(struct pool *pool, size_t bytes) {
     bool nested;
     struct sluice_loop *l = cache_enter(pool, &nested);
-    struct sluice_msg *msg = pool_get(pool, l ? l->cache : NULL, bytes);
+    struct sluice_msg *msg = message_of(pool_get(pool, l ? l->cache : NULL, bytes));
     if (likely(l != NULL))
         loop_leave(l, nested); /* leaves errno alone */
     if (likely(msg != NULL))
@@ -48,7 +48,7 @@ static inline struct sluice_msg *alloc_here(const sluice_node *n, size_t bytes) 
     bool nested;
     if (unlikely(!l || l->node != n || bytes - 1 >= l->alloc_quick || !loop_enter(l, &nested)))
         return NULL;
-    struct sluice_msg *msg = pool_get_quick(l->cache, bytes, MSG_APP);
+    struct sluice_msg *msg = message_of(pool_get_quick(l->cache, bytes, MSG_APP));
     loop_leave(l, nested);
     return msg;
 }
@@ -85,7 +85,7 @@ void sluice_free(sluice_msg *msg) {
         return;
     /* A loaned message comes back by itself; one that was sent or freed is not the caller's. */
     if (unlikely(msg->state != MSG_APP)) {
-        pool_put_again(msg);
+        pool_put_again(buffer_of(msg));
         return;
     }
     if (msg->flags & MSG_RETAINED) {
@@ -96,7 +96,7 @@ void sluice_free(sluice_msg *msg) {
     struct sluice_loop *l = cache_enter(msg->pool, &nested);
     msg->state = MSG_FREE;
     if (!l) {
-        pool_put(msg->pool, NULL, msg);
+        pool_put(msg->pool, NULL, buffer_of(msg));
         return;
     }
     msg_discard(l, msg);

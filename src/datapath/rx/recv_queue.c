@@ -47,7 +47,7 @@ void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, uint32_t bytes) {
-    struct sluice_msg *msg = pool_get(pool, cache, bytes);
+    struct sluice_msg *msg = message_of(pool_get(pool, cache, bytes));
     if (!msg)
         return NULL;
     atomic_fetch_add_explicit(pool_note(pool), 1, memory_order_relaxed);

@@ -48,7 +48,7 @@ void event_retain(struct sluice_msg *msg) {
     msg->flags = (uint16_t)((msg->flags & (MSG_RX | MSG_RESERVED)) | MSG_RETAINED);
     msg->retained.session_id = atomic_load_explicit(&s->id, memory_order_relaxed);
     msg->state = MSG_APP;
-    pool_belongs(msg, msg->retained.session_id, s->peer.address);
+    pool_belongs(buffer_of(msg), msg->retained.session_id, s->peer.address);
 }
 
 /* ---- the loop's thread ----------------------------------------------------------------------- */
@@ -165,7 +165,7 @@ static void put(struct sluice_msg *msg) {
         atomic_fetch_sub_explicit(pool_note(pool), 1, memory_order_relaxed);
     msg->flags = 0;
     msg->state = MSG_FREE;
-    pool_put(pool, NULL, msg);
+    pool_put(pool, NULL, buffer_of(msg));
 }
 
 void retain_free(struct sluice_msg *msg) {

@@ -61,7 +61,7 @@ struct coalescing {
 struct sluice_msg *coalesce_open(struct sluice_loop *l, struct session *s,
                                  struct msg_queue *queue) {
     loop_assert_inside(l);
-    struct sluice_msg *frame = pool_get(l->pool, l->cache, s->tx.open_bytes);
+    struct sluice_msg *frame = message_of(pool_get(l->pool, l->cache, s->tx.open_bytes));
     if (!frame)
         return NULL;
     frame->state = MSG_SENDING;
@@ -205,7 +205,7 @@ enum build_result coalesce_build(struct sluice_loop *l, struct session *s, struc
         bytes = take_opened(l, s, &p, queue);
     } else {
         bytes = measure(s, queue->head);
-        p.frame = pool_get(l->pool, l->cache, coalesce_round(bytes));
+        p.frame = message_of(pool_get(l->pool, l->cache, coalesce_round(bytes)));
     }
     if (!p.frame) { /* then each by itself: that needs no memory */
         enum build_result built = wr_batch_message(l, s, batch, queue->head);

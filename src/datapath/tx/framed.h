@@ -251,7 +251,8 @@ int framed_leave_slow(struct sluice_loop *l, struct sluice_msg *msg);
 /* framed_done() and loop_leave(): how a public call ends, with no call of its own. */
 static inline __attribute__((always_inline)) int framed_leave(struct sluice_loop *l,
                                                               struct sluice_msg *msg, bool nested) {
-    if (unlikely(msg->state != MSG_APP || msg->pool != l->pool || !pool_put_quick(l->cache, msg)))
+    if (unlikely(msg->state != MSG_APP || msg->pool != l->pool ||
+                 !pool_put_quick(l->cache, buffer_of(msg))))
         return framed_leave_slow(l, msg);
     msg->state = MSG_FREE;
     if (pool_is_waited_for(l->pool))

@@ -134,15 +134,15 @@ void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *
 static bool have_headers(struct sluice_loop *l, struct session *s) {
     if (!s->connection.sq.headers) {
         s->connection.sq.headers =
-            pool_get(l->pool, l->cache, (size_t)s->connection.sq.depth * HEADER_BYTES);
+            message_of(pool_get(l->pool, l->cache, (size_t)s->connection.sq.depth * HEADER_BYTES));
         if (s->connection.sq
                 .headers) /* it will not come back while the session lives: see pool_may_return() */
             pool_noted(l->pool, l->cache);
     }
     if (!s->connection.sq
              .headers) /* what is received has to be answered, though nothing is left to send with */
-        s->connection.sq.headers =
-            pool_get(l->rx_pool, l->rx_cache, (size_t)s->connection.sq.depth * HEADER_BYTES);
+        s->connection.sq.headers = message_of(
+            pool_get(l->rx_pool, l->rx_cache, (size_t)s->connection.sq.depth * HEADER_BYTES));
     if (s->connection.sq.headers) {
         s->connection.sq.headers->foreign = false;
         return true;
@@ -329,9 +329,9 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
         !s->connection.qp || bytes > s->tx.frame_payload)
         return false;
-    struct sluice_msg *msg = pool_get(l->pool, l->cache, bytes);
+    struct sluice_msg *msg = message_of(pool_get(l->pool, l->cache, bytes));
     if (!msg) /* sessions open and are refused, though nothing is left to send with */
-        msg = pool_get(l->rx_pool, l->rx_cache, bytes);
+        msg = message_of(pool_get(l->rx_pool, l->rx_cache, bytes));
     if (!msg)
         return false;
     struct wr_batch batch;

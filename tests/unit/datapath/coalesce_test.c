@@ -402,7 +402,7 @@ TEST(what_is_kept_or_sent_on_pins_no_frame) {
 
 TEST(without_memory_the_rest_of_a_pack_waits) {
     enum { MAX = 20000 };
-    static sluice_msg *hoard[MAX];
+    static struct pool_buffer *hoard[MAX];
     struct pair p;
     sluice_msg *kept[20];
     unsigned count = 0, received = 0;

@@ -324,7 +324,7 @@ TEST(a_deadline_ends_the_wait_of_a_grace) {
 static void forge(struct side *side, unsigned type, unsigned flags, uint64_t total,
                   uint32_t bytes) {
     struct session *s = pair_session(side);
-    struct sluice_msg *msg = pool_get(side->node->pool, NULL, bytes);
+    struct sluice_msg *msg = message_of(pool_get(side->node->pool, NULL, bytes));
     assert_non_null(msg);
     if (FRAME_NUMBERED >> type & 1)
         s->connection.tx.sequence++;

@@ -317,7 +317,7 @@ TEST(without_a_replacement_nothing_is_sent_on) {
     enum { BYTES = 1000 };
     EACH_KIND(flag) {
         struct pair p;
-        sluice_msg *hoard[4096];
+        struct pool_buffer *hoard[4096];
         unsigned count = 0;
         pair_open(&p, PAIR_NODE(.memory_bytes_max = 4 << 20), PAIR_LINK(.flags = flag));
         pair_connect(&p, PAIR_LINK());
@@ -327,9 +327,9 @@ TEST(without_a_replacement_nothing_is_sent_on) {
         sluice_msg *mine = event.msg;
         sluice_keep(mine);
         event = pair_expect(&p, &p.a, SLUICE_MESSAGE);
-        struct sluice_msg *msg;
-        while ((msg = pool_get(p.a.node->rx_pool, p.a.loop->rx_cache, 8192)))
-            hoard[count++] = msg;
+        struct pool_buffer *buffer;
+        while ((buffer = pool_get(p.a.node->rx_pool, p.a.loop->rx_cache, 8192)))
+            hoard[count++] = buffer;
         assert_int_equal(sluice_send(p.a.session, mine, NULL), SLUICE_ENOMEM);
         assert_int_equal(sluice_send(p.a.session, event.msg, NULL), SLUICE_ENOMEM);
         assert_true(pair_check(mine, BYTES, 1));

@@ -254,7 +254,7 @@ TEST(a_borrowed_message_may_be_sent_on) {
 
 TEST(memory_shortage_delays_and_loses_nothing) {
     struct pair p;
-    sluice_msg *hoard[64];
+    struct pool_buffer *hoard[64];
     unsigned count = 0;
     sluice_event event;
     pair_open(&p, PAIR_NODE(.memory_bytes_max = 8 << 20, .message_bytes_max = 2 << 20),

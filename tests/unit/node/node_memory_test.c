@@ -205,10 +205,10 @@ MEMORY_TEST(few_descriptors_are_spoken_of) {
 
 /* ---- helpers and figures ---------------------------------------------------------------------------- */
 
-static struct sluice_msg *take(struct pool *pool, size_t bytes, int count) {
-    struct sluice_msg *chain = NULL;
+static struct pool_buffer *take(struct pool *pool, size_t bytes, int count) {
+    struct pool_buffer *chain = NULL;
     while (count-- > 0) {
-        struct sluice_msg *msg = pool_get(pool, NULL, bytes);
+        struct pool_buffer *msg = pool_get(pool, NULL, bytes);
         assert_non_null(msg);
         msg->next = chain;
         chain = msg;
@@ -265,13 +265,13 @@ MEMORY_TEST(both_pools_grow_ahead_and_show_their_figures) {
     for (int i = 0; i < 2; i++) {
         struct pool_stats f;
         fake.last_thread = 0;
-        struct sluice_msg *low = take(pools[i], 60000, 20); /* less than 1 MiB of 2 is left */
+        struct pool_buffer *low = take(pools[i], 60000, 20); /* less than 1 MiB of 2 is left */
         pool_grow_settle(pools[i]);
         pool_get_stats(pools[i], &f);
         assert_int_equal(f.grown_ahead, 1);
         assert_int_equal(f.bytes, 6 * MIB);
         assert_true(fake.last_thread != pthread_self());
-        struct sluice_msg *burst = take(pools[i], MIB, 8); /* as fast as it goes */
+        struct pool_buffer *burst = take(pools[i], MIB, 8); /* as fast as it goes */
         assert_true(fake.last_thread != pthread_self());
         pool_wait(pools[i], MIB);
         fake_put_all(pools[i], NULL, burst);

@@ -37,7 +37,7 @@ static int in_child(void) {
     int error = fake_pool_try(&pool, &locking, 64 * MIB);
     if (error != 0 || pool_bytes(pool) > 64 * KIB)
         return 1;
-    struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
+    struct pool_buffer *msg = pool_get(pool, NULL, 4 * MIB);
     if (msg || errno != ENOMEM)
         return 2;
     struct limit_text shortage = {4 * MIB, 64 * MIB, ENOMEM, true, 0};
@@ -106,14 +106,14 @@ static void tell(const char *text, void *arg) {
     snprintf(told.text, sizeof told.text, "%s", text);
 }
 
-static void take_all(struct pool *pool, struct sluice_msg **list, unsigned *count) {
+static void take_all(struct pool *pool, struct pool_buffer **list, unsigned *count) {
     while (*count < 4096 && (list[*count] = pool_get(pool, NULL, 60000)) != NULL)
         ++*count;
 }
 
 /* Once, and again only after it went well; the cap itself is no shortage of the system. */
 POOL_TEST(a_shortage_at_run_time_is_told_once) {
-    static struct sluice_msg *list[4096];
+    static struct pool_buffer *list[4096];
     for (int helper = 0; helper < 2; helper++) {
         unsigned count = 0;
         struct pool *pool = fake_pool_open(16 * MIB);
@@ -140,7 +140,7 @@ POOL_TEST(a_shortage_at_run_time_is_told_once) {
 }
 
 POOL_TEST(huge_pages_that_run_out_are_told_once) {
-    static struct sluice_msg *list[4096];
+    static struct pool_buffer *list[4096];
     struct pool *pool;
     struct pool_config config = {
         .fabric = &fake_fabric, .pd = &fake_pd, .bytes_max = 30 * MIB, .wish = {21, false, -1}};

@@ -25,7 +25,7 @@ POOL_TEST(huge_pages_are_used_while_there_are_any) {
     char text[200];
     fake.huge_2m = 6 * MIB; /* the first arena of 2 MiB and the second of 4 */
     struct pool *pool = fake_pool_open_with(30 * MIB, (struct hugepages_wish){21, false, -1});
-    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
+    struct pool_buffer *chain = fake_get_all(pool, NULL, 60000);
     struct pool_stats f;
     pool_get_stats(pool, &f);
     assert_int_equal(f.kind[HUGEPAGES_2M], 6 * MIB);
@@ -197,8 +197,8 @@ static uint64_t huge_of(const struct fabric_ops *real, char *text, size_t bytes)
     fabric.mem_alloc_huge = real->mem_alloc_huge;
     if (pool_open(&pool, &config) != 0)
         return 0;
-    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
-    for (struct sluice_msg *msg = chain; msg; msg = msg->next)
+    struct pool_buffer *chain = fake_get_all(pool, NULL, 60000);
+    for (struct pool_buffer *msg = chain; msg; msg = msg->next)
         memset(msg->data, 0x5a, msg->size);
     pool_get_stats(pool, &f);
     pool_describe(pool, text, bytes);
@@ -276,7 +276,7 @@ POOL_TEST(memory_is_bound_to_the_node_it_is_wished_on) {
         skip();
     struct pool *pool =
         fake_pool_open_with(8 * MIB, (struct hugepages_wish){0, false, (int16_t)node->os_index});
-    struct sluice_msg *msg = pool_get(pool, NULL, 5000);
+    struct pool_buffer *msg = pool_get(pool, NULL, 5000);
     assert_non_null(msg);
     hwloc_bitmap_t set = hwloc_bitmap_alloc();
     hwloc_membind_policy_t policy = HWLOC_MEMBIND_DEFAULT;

@@ -23,7 +23,7 @@ POOL_TEST(a_buffer_returned_elsewhere_goes_home) {
     enum { COUNT = 100 };
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
-    struct sluice_msg *held[COUNT], *again[COUNT];
+    struct pool_buffer *held[COUNT], *again[COUNT];
     for (int round = 0; round < 50; round++) {
         for (int i = 0; i < COUNT; i++)
             assert_non_null(held[i] = pool_get(pool, a, 1000));
@@ -53,7 +53,7 @@ POOL_TEST(a_home_that_has_enough_gets_no_more) {
     enum { COUNT = 2000 };
     struct pool *pool = fake_pool_open(8 * MIB); /* an eighth of a MiB may be on its way back */
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
-    static struct sluice_msg *held[COUNT];
+    static struct pool_buffer *held[COUNT];
     for (int i = 0; i < COUNT; i++)
         assert_non_null(held[i] = pool_get(pool, a, 1000));
     for (int i = 0; i < COUNT; i++)
@@ -72,7 +72,7 @@ POOL_TEST(a_closed_cache_loses_nothing_and_is_used_again) {
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     uint64_t most = 0;
     for (int round = 0; round < 20; round++) {
-        struct sluice_msg *chain = NULL, *msg;
+        struct pool_buffer *chain = NULL, *msg;
         uint64_t count = 0;
         while ((msg = pool_get(pool, a, 60000)) != NULL) {
             msg->next = chain;
@@ -85,7 +85,7 @@ POOL_TEST(a_closed_cache_loses_nothing_and_is_used_again) {
             pool_cache_close(a);
             a = NULL;
         }
-        for (struct sluice_msg *next; chain; chain = next) {
+        for (struct pool_buffer *next; chain; chain = next) {
             next = chain->next;
             pool_put(pool, count-- % 3 ? b : NULL, chain);
         }
@@ -106,13 +106,13 @@ POOL_TEST(a_closed_cache_loses_nothing_and_is_used_again) {
 POOL_TEST(returns_to_a_sleeping_cache_are_not_lost_to_others) {
     struct pool *pool = fake_pool_open(MIB);
     struct pool_cache *sleeper = pool_cache_open(pool), *b = pool_cache_open(pool);
-    struct sluice_msg *chain = NULL, *msg;
+    struct pool_buffer *chain = NULL, *msg;
     while ((msg = pool_get(pool, sleeper, 1000)) != NULL) {
         msg->next = chain;
         chain = msg;
     }
     for (int i = 0; i < 10; i++) {
-        struct sluice_msg *next = chain->next;
+        struct pool_buffer *next = chain->next;
         pool_put(pool, NULL, chain);
         chain = next;
     }
@@ -123,7 +123,7 @@ POOL_TEST(returns_to_a_sleeping_cache_are_not_lost_to_others) {
         chain = msg;
     }
     assert_null(pool_get(pool, b, 1000));
-    for (struct sluice_msg *next; chain; chain = next) {
+    for (struct pool_buffer *next; chain; chain = next) {
         next = chain->next;
         pool_put(pool, sleeper, chain);
     }
@@ -139,7 +139,7 @@ POOL_TEST(more_caches_than_numbers_work) {
     for (int i = 0; i < COUNT; i++)
         assert_non_null(caches[i] = pool_cache_open(pool));
     for (int i = 0; i < COUNT; i++) {
-        struct sluice_msg *msg = pool_get(pool, caches[i], 300);
+        struct pool_buffer *msg = pool_get(pool, caches[i], 300);
         assert_non_null(msg);
         pool_put(pool, caches[(i + 7) % COUNT], msg);
     }
@@ -170,12 +170,12 @@ POOL_TEST(a_run_is_so_many_single_buffers) {
         size_t bytes = sizes[k / 2];
         for (unsigned want = 1; want <= MOST; want++) {
             unsigned count, seen = 0;
-            struct sluice_msg *first = pool_get_run(pool, cache, bytes, want, &count),
-                              *last = first;
+            struct pool_buffer *first = pool_get_run(pool, cache, bytes, want, &count),
+                               *last = first;
             assert_non_null(first);
             assert_uint_in_range(count, 1, want);
             assert_int_equal(pool_in_use(pool), count);
-            for (struct sluice_msg *msg = first; seen < count; msg = msg->next, seen++) {
+            for (struct pool_buffer *msg = first; seen < count; msg = msg->next, seen++) {
                 assert_int_equal(msg->size, bytes);
                 assert_true(msg->capacity >= bytes && msg->state == 0 && !msg->owner);
                 memset(msg->data, (int)seen, bytes);
@@ -183,7 +183,7 @@ POOL_TEST(a_run_is_so_many_single_buffers) {
             }
             assert_null(last->next);
             seen = 0;
-            for (struct sluice_msg *msg = first; msg; msg = msg->next, seen++)
+            for (struct pool_buffer *msg = first; msg; msg = msg->next, seen++)
                 assert_true(bytes == 0 || msg->data[bytes - 1] == (uint8_t)seen);
             pool_put_run(pool, cache, first, last, count);
             assert_int_equal(pool_in_use(pool), 0);
@@ -191,12 +191,12 @@ POOL_TEST(a_run_is_so_many_single_buffers) {
     }
     /* From the magazine, as many as there are. */
     unsigned count;
-    struct sluice_msg *held[MOST];
+    struct pool_buffer *held[MOST];
     for (unsigned i = 0; i < MOST; i++)
         assert_non_null(held[i] = pool_get(pool, own, 64));
     for (unsigned i = 0; i < MOST; i++)
         pool_put(pool, own, held[i]);
-    struct sluice_msg *first = pool_get_run(pool, own, 64, MOST, &count), *last = first;
+    struct pool_buffer *first = pool_get_run(pool, own, 64, MOST, &count), *last = first;
     assert_int_equal(count, MOST);
     while (last->next)
         last = last->next;
@@ -206,7 +206,7 @@ POOL_TEST(a_run_is_so_many_single_buffers) {
     fake_pool_close(pool);
 }
 
-static uint32_t length_of(const struct sluice_msg *chain) {
+static uint32_t length_of(const struct pool_buffer *chain) {
     uint32_t length = 0;
     for (; chain; chain = chain->next)
         length++;
@@ -217,7 +217,7 @@ static uint32_t length_of(const struct sluice_msg *chain) {
 POOL_TEST(the_count_of_a_magazine_follows_every_way) {
     enum { MOST = 300, STEPS = 20000 };
     static const size_t sizes[] = {1, 64, 3000, 60000, 2 * MIB};
-    static struct sluice_msg *held[MOST];
+    static struct pool_buffer *held[MOST];
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *own = pool_cache_open(pool), *other = pool_cache_open(pool);
     uint64_t random = 0x9e3779b97f4a7c15u;
@@ -235,7 +235,7 @@ POOL_TEST(the_count_of_a_magazine_follows_every_way) {
             other = pool_cache_open(pool);
         } else if (gets && have < MOST) {
             unsigned max = count < MOST - have ? count : MOST - have, got = 0;
-            struct sluice_msg *msg = pool_get_run(pool, cache, sizes[r / 4096 % 5], max, &got);
+            struct pool_buffer *msg = pool_get_run(pool, cache, sizes[r / 4096 % 5], max, &got);
             for (; msg && got > 0; got--, msg = held[have++]->next)
                 held[have] = msg;
         } else {
@@ -264,7 +264,7 @@ POOL_TEST(mixed_sizes_waste_less_than_a_quarter) {
     for (uint64_t seed = 1; seed <= 5; seed++) {
         struct pool *pool = fake_pool_open(256 * MIB);
         struct pool_cache *cache = pool_cache_open(pool);
-        struct sluice_msg *chain = NULL, *msg;
+        struct pool_buffer *chain = NULL, *msg;
         uint64_t random = seed * 0x9e3779b97f4a7c15u, asked = 0, slots = 0;
         for (;;) {
             unsigned log2 = 8 + (unsigned)(random_next(&random) % 13);
@@ -282,7 +282,7 @@ POOL_TEST(mixed_sizes_waste_less_than_a_quarter) {
                       all);
         assert_true(inside < 25);
         assert_true(all < 25);
-        for (struct sluice_msg *next; chain; chain = next) {
+        for (struct pool_buffer *next; chain; chain = next) {
             next = chain->next;
             pool_put(pool, cache, chain);
         }
@@ -303,8 +303,8 @@ POOL_TEST(a_steady_load_asks_the_system_for_nothing) {
             fake.calls = 0;
         }
         for (unsigned i = 0; i < 100000; i++) {
-            struct sluice_msg *x = pool_get(pool, a, 100 + i % 7 * 3000);
-            struct sluice_msg *y = pool_get(pool, b, 64000);
+            struct pool_buffer *x = pool_get(pool, a, 100 + i % 7 * 3000);
+            struct pool_buffer *y = pool_get(pool, b, 64000);
             pool_put(pool, i % 3 ? b : a, x);
             pool_put(pool, i % 5 ? a : b, y);
         }
@@ -327,8 +327,8 @@ static void wake(void *arg) {
     woken++;
 }
 
-static struct sluice_msg *use_up(struct pool *pool, struct pool_cache *cache, size_t bytes) {
-    struct sluice_msg *chain = NULL, *msg;
+static struct pool_buffer *use_up(struct pool *pool, struct pool_cache *cache, size_t bytes) {
+    struct pool_buffer *chain = NULL, *msg;
     while ((msg = pool_get(pool, cache, bytes)) != NULL) {
         msg->next = chain;
         chain = msg;
@@ -337,9 +337,9 @@ static struct sluice_msg *use_up(struct pool *pool, struct pool_cache *cache, si
     return chain;
 }
 
-static struct sluice_msg *put_first(struct pool *pool, struct pool_cache *cache,
-                                    struct sluice_msg *chain) {
-    struct sluice_msg *next = chain->next;
+static struct pool_buffer *put_first(struct pool *pool, struct pool_cache *cache,
+                                     struct pool_buffer *chain) {
+    struct pool_buffer *next = chain->next;
     pool_put(pool, cache, chain);
     return next;
 }
@@ -351,10 +351,10 @@ POOL_TEST(who_waits_for_memory_is_woken_once_and_finds_it) {
     woken = 0;
     /* Whichever way it comes back: own cache, another's, none, a buffer that belongs to nobody. */
     for (int way = 0; way < 4; way++) {
-        struct sluice_msg *chain = use_up(pool, way == 3 ? NULL : a, 1000);
+        struct pool_buffer *chain = use_up(pool, way == 3 ? NULL : a, 1000);
         chain = put_first(pool, way == 0 ? a : way == 1 ? b : NULL, chain);
         assert_int_equal(woken, way); /* nobody waited */
-        struct sluice_msg *msg = pool_get(pool, way == 0 ? a : b, 1000);
+        struct pool_buffer *msg = pool_get(pool, way == 0 ? a : b, 1000);
         assert_non_null(msg);
         msg->next = chain;
         chain = msg;
@@ -385,13 +385,13 @@ POOL_TEST(a_large_message_that_comes_back_wakes_too) {
     struct pool *pool = fake_pool_open(8 * MIB);
     pool_on_wake(pool, wake, &woken);
     woken = 0;
-    struct sluice_msg *all = pool_get(pool, NULL, 7 * MIB);
+    struct pool_buffer *all = pool_get(pool, NULL, 7 * MIB);
     assert_non_null(all);
     assert_null(pool_get(pool, NULL, 4 * MIB));
     pool_wait(pool, 4 * MIB);
     pool_put(pool, NULL, all);
     assert_int_equal(woken, 1);
-    struct sluice_msg *msg = pool_get(pool, NULL, 4 * MIB);
+    struct pool_buffer *msg = pool_get(pool, NULL, 4 * MIB);
     assert_non_null(msg);
     pool_put(pool, NULL, msg);
     fake_pool_close(pool);
@@ -414,11 +414,11 @@ static void *wait_and_get(void *arg) {
     enum { TURNS = 1000, HELD = 40 };
     struct waiter *w = arg;
     struct pool_cache *cache = pool_cache_open(w->pool);
-    struct sluice_msg *held[HELD];
+    struct pool_buffer *held[HELD];
     for (int i = 0; i < TURNS; i++) {
         int count = 0;
         while (count < HELD) {
-            struct sluice_msg *msg = pool_get(w->pool, cache, 60000);
+            struct pool_buffer *msg = pool_get(w->pool, cache, 60000);
             if (!msg) {
                 pool_wait(w->pool, 60000);
                 msg = pool_get(w->pool, cache, 60000);
@@ -465,7 +465,7 @@ POOL_TEST(no_wake_is_lost_between_two_threads) {
 POOL_TEST(the_figures_add_up) {
     struct pool *pool = fake_pool_open(64 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
-    struct sluice_msg *small[30], *big = pool_get(pool, a, 3 * MIB);
+    struct pool_buffer *small[30], *big = pool_get(pool, a, 3 * MIB);
     unsigned size_class = class_of(5000);
     for (int i = 0; i < 30; i++)
         assert_non_null(small[i] = pool_get(pool, i < 10 ? NULL : a, 5000));

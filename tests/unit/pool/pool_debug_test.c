@@ -10,6 +10,7 @@
 #include "support/reports.h"
 #include "pool/debug.h"
 #include "sluice/sluice.h"
+#include "core/message.h"
 
 /* Room for twenty reports whose call sites name a program that may lie in a deep folder. */
 /* Whether a report names a call from this function, which is short. */
@@ -24,18 +25,18 @@ static bool names_site(const char *what, const void *function) {
     return false;
 }
 
-static __attribute__((noinline)) struct sluice_msg *get_one(struct pool *pool, size_t bytes) {
-    struct sluice_msg *msg = pool_get(pool, NULL, bytes);
+static __attribute__((noinline)) struct pool_buffer *get_one(struct pool *pool, size_t bytes) {
+    struct pool_buffer *msg = pool_get(pool, NULL, bytes);
     __asm__ volatile("" ::: "memory"); /* no jump in place of the call */
     return msg;
 }
 
-static __attribute__((noinline)) void put_first(struct pool *pool, struct sluice_msg *msg) {
+static __attribute__((noinline)) void put_first(struct pool *pool, struct pool_buffer *msg) {
     pool_put(pool, NULL, msg);
     __asm__ volatile("" ::: "memory");
 }
 
-static __attribute__((noinline)) void put_second(struct pool *pool, struct sluice_msg *msg) {
+static __attribute__((noinline)) void put_second(struct pool *pool, struct pool_buffer *msg) {
     pool_put(pool, NULL, msg);
     __asm__ volatile("# 2" ::: "memory");
 }
@@ -52,14 +53,14 @@ static struct pool *open_debug(void) {
 POOL_TEST(returning_twice_is_told_and_harmless) {
     struct pool *pool = open_debug();
     struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *msg = pool_get(pool, cache, 1000);
+    struct pool_buffer *msg = pool_get(pool, cache, 1000);
     pool_put(pool, cache, msg);
     assert_string_equal(reports, "");
     pool_put(pool, cache, msg);
     assert_non_null(strstr(reports, "returned twice"));
     assert_non_null(strstr(reports, "first by:"));
     assert_non_null(strstr(reports, "got by:"));
-    struct sluice_msg *a = pool_get(pool, cache, 1000), *b = pool_get(pool, cache, 1000);
+    struct pool_buffer *a = pool_get(pool, cache, 1000), *b = pool_get(pool, cache, 1000);
     assert_ptr_not_equal(a, b);
     pool_put(pool, cache, a);
     pool_put(pool, NULL, b);
@@ -73,7 +74,7 @@ POOL_TEST(the_calls_that_got_and_returned_it_are_named) {
     static const size_t sizes[] = {1000, 2 << 20};
     for (int i = 0; i < 2; i++) {
         struct pool *pool = open_debug();
-        struct sluice_msg *msg = get_one(pool, sizes[i]);
+        struct pool_buffer *msg = get_one(pool, sizes[i]);
         put_first(pool, msg);
         put_second(pool, msg);
         assert_true(names_site("got by:", (const void *)(uintptr_t)get_one));
@@ -98,7 +99,7 @@ POOL_TEST(writing_after_return_is_told_at_the_end) {
     for (int i = 0; i < 3; i++) {
         struct pool *pool = open_debug();
         struct pool_cache *cache = pool_cache_open(pool);
-        struct sluice_msg *msg = pool_get(pool, cache, sizes[i]);
+        struct pool_buffer *msg = pool_get(pool, cache, sizes[i]);
         pool_put(pool, cache, msg);
         SANITIZE_UNPOISON(msg->data, sizes[i]);
         msg->data[77] = 1;
@@ -113,7 +114,7 @@ POOL_TEST(writing_after_return_is_told_at_the_end) {
 POOL_TEST(writing_after_return_is_told) {
     struct pool *pool = open_debug();
     struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *msg = pool_get(pool, cache, 1000);
+    struct pool_buffer *msg = pool_get(pool, cache, 1000);
     pool_put(pool, cache, msg);
     SANITIZE_UNPOISON(msg->data, 1000); /* as a device writes, which no sanitizer sees */
     msg->data[77] = 1;
@@ -130,9 +131,9 @@ POOL_TEST(writing_behind_the_end_is_told_on_return) {
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         char expected[100];
         struct pool *pool = open_debug();
-        struct sluice_msg *msg = pool_get(pool, NULL, sizes[i]);
+        struct pool_buffer *msg = pool_get(pool, NULL, sizes[i]);
         msg->data[sizes[i]] = 1;
-        sluice_trim(msg, 5); /* it stays as large as it was asked for */
+        sluice_trim(message_of(msg), 5); /* it stays as large as it was asked for */
         pool_put(pool, NULL, msg);
         snprintf(expected, sizeof expected, "of %zu bytes was written at byte %zu, behind its end",
                  sizes[i], sizes[i]);
@@ -151,7 +152,7 @@ POOL_TEST(writing_behind_the_end_is_told_on_return) {
 POOL_TEST(a_zone_has_4096_bytes_at_most) {
     for (int behind = 0; behind < 2; behind++) {
         struct pool *pool = open_debug();
-        struct sluice_msg *msg = pool_get(pool, NULL, 800000);
+        struct pool_buffer *msg = pool_get(pool, NULL, 800000);
         assert_true(msg->capacity > 800000 + 4096);
         msg->data[800000 + 4095 + behind] = 1;
         pool_put(pool, NULL, msg);
@@ -165,7 +166,7 @@ POOL_TEST(a_zone_has_4096_bytes_at_most) {
 
 POOL_TEST(writing_before_the_beginning_is_told_on_return) {
     struct pool *pool = open_debug();
-    struct sluice_msg *msg = pool_get(pool, NULL, 1000);
+    struct pool_buffer *msg = pool_get(pool, NULL, 1000);
     msg->data[-POOL_HEADER - 1] = 1;
     pool_put(pool, NULL, msg);
     assert_non_null(strstr(reports, "of 1000 bytes was written 33 bytes before its beginning"));
@@ -176,7 +177,7 @@ POOL_TEST(writing_before_the_beginning_is_told_on_return) {
 /* What is not told at once: who wrote. So a neighbour is not accused. */
 POOL_TEST(an_overrun_does_not_reach_the_next_buffer) {
     struct pool *pool = open_debug();
-    struct sluice_msg *a = pool_get(pool, NULL, 1024), *b = pool_get(pool, NULL, 1024);
+    struct pool_buffer *a = pool_get(pool, NULL, 1024), *b = pool_get(pool, NULL, 1024);
     uint64_t apart = (uint64_t)(a > b ? a->data - b->data : b->data - a->data);
     assert_int_equal(apart, 1024 + POOL_HEADROOM + DEBUG_GUARD);
     memset(a->data + 1024, 0, DEBUG_GUARD);
@@ -209,10 +210,10 @@ POOL_TEST(the_environment_decides_before_the_build) {
 
 POOL_TEST(a_message_not_returned_names_its_session) {
     struct pool *pool = open_debug();
-    struct sluice_msg *small = pool_get(pool, NULL, 1234), *large = pool_get(pool, NULL, 3 << 20);
+    struct pool_buffer *small = pool_get(pool, NULL, 1234), *large = pool_get(pool, NULL, 3 << 20);
     pool_belongs(small, 0xab01, "192.0.2.1:7471");
     pool_belongs(large, 0xab02, "192.0.2.2:7471");
-    struct sluice_msg *other = pool_get(pool, NULL, 777);
+    struct pool_buffer *other = pool_get(pool, NULL, 777);
     pool_belongs(other, 0xab03, "192.0.2.3:7471");
     pool_put(pool, NULL, other);
     assert_ptr_equal(pool_get(pool, NULL, 777), other); /* the session's no more */
@@ -239,9 +240,9 @@ POOL_TEST(right_use_is_silent) {
     struct pool *pool = open_debug();
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
     for (int i = 0; i < 2000; i++) {
-        struct sluice_msg *msg = pool_get(pool, a, (size_t)(i * 31 % 9000));
+        struct pool_buffer *msg = pool_get(pool, a, (size_t)(i * 31 % 9000));
         memset(msg->data - POOL_HEADER, i & 255, POOL_HEADER + msg->size);
-        sluice_trim(msg, msg->size / 2);
+        sluice_trim(message_of(msg), msg->size / 2);
         pool_put(pool, i % 3 == 0 ? a : i % 3 == 1 ? b : NULL, msg);
     }
     pool_cache_close(a);
@@ -254,7 +255,7 @@ POOL_TEST(right_use_is_silent) {
 POOL_TEST(buffers_can_be_got_when_the_device_is_gone) {
     struct pool *pool = fake_pool_open(8 * MIB);
     pool_detach(pool);
-    struct sluice_msg *msg = pool_get(pool, NULL, 1000);
+    struct pool_buffer *msg = pool_get(pool, NULL, 1000);
     assert_non_null(msg);
     assert_int_equal(msg->lkey, 0);
     pool_put(pool, NULL, msg);

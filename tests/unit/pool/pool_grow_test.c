@@ -24,9 +24,9 @@ POOL_TEST(a_load_that_grows_steadily_never_registers_memory_itself) {
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
     atomic_store(&fake.last_thread, 0);
-    struct sluice_msg *chain = NULL;
+    struct pool_buffer *chain = NULL;
     for (int i = 0; i < 700; i++) { /* 42 MB */
-        struct sluice_msg *msg = pool_get(pool, i % 2 ? cache : NULL, 60000);
+        struct pool_buffer *msg = pool_get(pool, i % 2 ? cache : NULL, 60000);
         assert_non_null(msg);
         assert_true(atomic_load(&fake.last_thread) != pthread_self());
         assert_true(pool_bytes(pool) <= 64 * MIB);
@@ -49,11 +49,11 @@ POOL_TEST(a_burst_makes_no_worker_register_memory) {
     struct pool_cache *cache = pool_cache_open(pool);
     pool_grow_ahead(pool, MIB);
     atomic_store(&fake.last_thread, 0);
-    struct sluice_msg *chain = NULL;
+    struct pool_buffer *chain = NULL;
     unsigned small = 0, large = 0;
     for (int i = 0; i < 400; i++) { /* as fast as it goes */
         bool single = i % 100 == 99;
-        struct sluice_msg *msg = pool_get(pool, cache, single ? 3 * MIB : 60000);
+        struct pool_buffer *msg = pool_get(pool, cache, single ? 3 * MIB : 60000);
         assert_non_null(msg);
         assert_true(atomic_load(&fake.last_thread) != pthread_self());
         assert_true(pool_bytes(pool) <= 64 * MIB);
@@ -80,7 +80,7 @@ POOL_TEST(a_burst_makes_no_worker_register_memory) {
 static void *take_some(void *arg) {
     struct pool *pool = arg;
     struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *list[80];
+    struct pool_buffer *list[80];
     void *wrong = NULL;
     int count = 0;
     for (; count < 80 && !wrong; count++)
@@ -163,7 +163,7 @@ POOL_TEST(the_helper_starts_when_it_is_needed_and_ends_with_the_pool) {
     pool_grow_ahead(pool, MIB);
     fake_put_all(pool, NULL, pool_get(pool, NULL, 1000));
     assert_int_equal(helpers_now(), 0);
-    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
+    struct pool_buffer *chain = fake_get_all(pool, NULL, 60000);
     assert_int_equal(helpers_now(), 1);
     assert_false(takes_signal(helper, SIGTERM) || takes_signal(helper, SIGUSR1));
     pool_grow_settle(pool);
@@ -212,7 +212,7 @@ static struct ibv_mr *slow_reg_mr(struct ibv_pd *p, void *addr, size_t length, i
 }
 
 static void *take_large(void *arg) {
-    struct sluice_msg *msg = pool_get(arg, NULL, 3 * MIB);
+    struct pool_buffer *msg = pool_get(arg, NULL, 3 * MIB);
     assert_non_null(msg);
     pool_put(arg, NULL, msg);
     return NULL;
@@ -262,9 +262,9 @@ POOL_TEST(a_helper_that_gets_no_memory_gives_up_for_a_while) {
     pool_grow_ahead(pool, 2 * MIB + 1);
     pool_grow_settle(pool);
     int64_t calls = fake.calls;
-    struct sluice_msg *chain = NULL;
+    struct pool_buffer *chain = NULL;
     for (int i = 0; i < 16; i++) {
-        struct sluice_msg *msg = pool_get(pool, NULL, 100000);
+        struct pool_buffer *msg = pool_get(pool, NULL, 100000);
         assert_non_null(msg);
         msg->next = chain;
         chain = msg;
@@ -290,13 +290,13 @@ POOL_TEST(growth_wakes_who_waits) {
     pool_on_wake(pool, wake, NULL);
     woken = 0;
     fake.fail_reg = 1;
-    struct sluice_msg *chain = fake_get_all(pool, NULL, 60000);
+    struct pool_buffer *chain = fake_get_all(pool, NULL, 60000);
     pool_wait(pool, 60000);
     fake.fail_reg = 0;
     pool_grow_ahead(pool, MIB);
     while (!woken)
         sched_yield();
-    struct sluice_msg *msg = pool_get(pool, NULL, 60000);
+    struct pool_buffer *msg = pool_get(pool, NULL, 60000);
     assert_non_null(msg);
     pool_put(pool, NULL, msg);
     fake_put_all(pool, NULL, chain);
@@ -320,7 +320,7 @@ static void *use_and_return(void *arg) {
     struct pool *pool = arg;
     struct pool_cache *cache = pool_cache_open(pool);
     for (int round = 0; round < 20; round++) {
-        struct sluice_msg *chain = NULL, *msg;
+        struct pool_buffer *chain = NULL, *msg;
         for (int i = 0; i < 300 && (msg = pool_get(pool, cache, 60000)) != NULL; i++) {
             msg->next = chain;
             chain = msg;

@@ -22,13 +22,13 @@
 #include "pool/span.h"
 
 /* Gets buffers of one size until there are no more; returns them chained by `next`. */
-static struct sluice_msg *get_all(struct pool *pool, struct pool_cache *cache, size_t bytes,
-                                  uint64_t *count) {
-    struct sluice_msg *chain = NULL;
+static struct pool_buffer *get_all(struct pool *pool, struct pool_cache *cache, size_t bytes,
+                                   uint64_t *count) {
+    struct pool_buffer *chain = NULL;
     *count = 0;
     for (;;) {
         errno = 0;
-        struct sluice_msg *msg = pool_get(pool, cache, bytes);
+        struct pool_buffer *msg = pool_get(pool, cache, bytes);
         if (!msg) {
             assert_int_equal(errno, ENOMEM);
             return chain;
@@ -41,9 +41,9 @@ static struct sluice_msg *get_all(struct pool *pool, struct pool_cache *cache, s
     }
 }
 
-static void put_all(struct pool *pool, struct pool_cache *cache, struct sluice_msg *chain) {
+static void put_all(struct pool *pool, struct pool_cache *cache, struct pool_buffer *chain) {
     while (chain) {
-        struct sluice_msg *next = chain->next;
+        struct pool_buffer *next = chain->next;
         pool_put(pool, cache, chain);
         chain = next;
     }
@@ -139,7 +139,7 @@ static uint64_t bytes_kept(const struct pool *pool) {
 /* How many per cent are wasted; of_rest: how many if the headroom counts as used. */
 static void waste_of_a_mix(enum mix mix, uint64_t percent, uint64_t of_rest) {
     enum { COUNT = 10000 };
-    static struct sluice_msg *msgs[COUNT];
+    static struct pool_buffer *msgs[COUNT];
     struct pool *pool = fake_pool_open(1024 * MIB);
     uint64_t asked = 0, random = 1;
     for (int i = 0; i < COUNT; i++) {
@@ -188,7 +188,7 @@ POOL_TEST(buffers_are_what_was_asked_for) {
                             257, 16320, 16384, 65535, 1048576, 1048576 + 1, 3000000, 8 << 20};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         for (int cached = 0; cached < 2; cached++) {
-            struct sluice_msg *msg = pool_get(pool, cached ? cache : NULL, sizes[i]);
+            struct pool_buffer *msg = pool_get(pool, cached ? cache : NULL, sizes[i]);
             assert_non_null(msg);
             assert_int_equal(msg->size, sizes[i]);
             assert_true(msg->capacity >= sizes[i]);
@@ -217,7 +217,7 @@ POOL_TEST(buffers_are_what_was_asked_for) {
 POOL_TEST(buffers_do_not_overlap) {
     enum { COUNT = 2000 };
     struct pool *pool = fake_pool_open(64 * MIB);
-    static struct sluice_msg *msgs[COUNT];
+    static struct pool_buffer *msgs[COUNT];
     for (int i = 0; i < COUNT; i++) {
         msgs[i] = pool_get(pool, NULL, (size_t)(i * 37 % 20000));
         assert_non_null(msgs[i]);
@@ -251,7 +251,7 @@ POOL_TEST(the_cap_is_used_up_and_never_passed) {
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             struct pool *pool = fake_pool_open(caps[c]);
             uint64_t count;
-            struct sluice_msg *chain = NULL;
+            struct pool_buffer *chain = NULL;
             if (sizes[s] + POOL_HEADROOM > caps[c]) {
                 assert_null(pool_get(pool, NULL, sizes[s]));
                 assert_int_equal(errno, EMSGSIZE);
@@ -272,9 +272,9 @@ POOL_TEST(arenas_grow_in_steps) {
     struct pool *pool = fake_pool_open(1024 * MIB);
     assert_int_equal(pool_bytes(pool), 2 * MIB);
     uint64_t steps[8], found = 0, last = 2 * MIB, count = 0;
-    struct sluice_msg *chain = NULL;
+    struct pool_buffer *chain = NULL;
     while (found < 6) {
-        struct sluice_msg *msg = pool_get(pool, NULL, 65536);
+        struct pool_buffer *msg = pool_get(pool, NULL, 65536);
         assert_non_null(msg);
         msg->next = chain;
         chain = msg;
@@ -301,7 +301,7 @@ POOL_TEST(too_large_is_told_apart_from_no_memory) {
         assert_int_equal(errno, EMSGSIZE);
     }
     /* The largest there can be takes everything, the free first arena included. */
-    struct sluice_msg *all = pool_get(pool, NULL, 8 * MIB - POOL_HEADROOM);
+    struct pool_buffer *all = pool_get(pool, NULL, 8 * MIB - POOL_HEADROOM);
     assert_non_null(all);
     assert_int_equal(pool_bytes(pool), 8 * MIB);
     assert_null(pool_get(pool, NULL, 1));
@@ -348,7 +348,7 @@ POOL_TEST(failures_of_the_system_are_survived) {
     pool = fake_pool_open(64 * MIB);
     uint64_t count, later;
     fake.fail_reg = 1;
-    struct sluice_msg *chain = get_all(pool, NULL, 16384, &count);
+    struct pool_buffer *chain = get_all(pool, NULL, 16384, &count);
     assert_int_equal(pool_bytes(pool), 2 * MIB);
     assert_null(pool_get(pool, NULL, 2 * MIB));
     fake.fail_reg = 0;
@@ -369,7 +369,7 @@ POOL_TEST(a_refused_step_is_tried_smaller) {
     struct pool *pool = fake_pool_open(8 * MIB);
     assert_true(pool_bytes(pool) > 0 && pool_bytes(pool) <= MIB / 2);
     uint64_t count;
-    struct sluice_msg *chain = get_all(pool, NULL, 16384, &count);
+    struct pool_buffer *chain = get_all(pool, NULL, 16384, &count);
     assert_true(pool_bytes(pool) > 7 * MIB);
     put_all(pool, NULL, chain);
     fake_pool_close(pool);
@@ -378,23 +378,23 @@ POOL_TEST(a_refused_step_is_tried_smaller) {
 POOL_TEST(kept_large_buffers_are_reused_and_released) {
     struct pool *pool = fake_pool_open(32 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *a = pool_get(pool, cache, 4 * MIB);
+    struct pool_buffer *a = pool_get(pool, cache, 4 * MIB);
     assert_non_null(a);
     pool_put(pool, cache, a);
     int64_t calls = fake.calls;
     for (size_t bytes = 4 * MIB; bytes > 4 * MIB - 100 * KIB; bytes -= 10 * KIB) {
-        struct sluice_msg *b = pool_get(pool, cache, bytes);
+        struct pool_buffer *b = pool_get(pool, cache, bytes);
         assert_ptr_equal(a, b);
         assert_int_equal(b->size, bytes);
         pool_put(pool, NULL, b);
     }
     assert_int_equal(fake.calls, calls);
     /* Too much waste: another mapping. */
-    struct sluice_msg *c = pool_get(pool, cache, 2 * MIB);
+    struct pool_buffer *c = pool_get(pool, cache, 2 * MIB);
     assert_ptr_not_equal(a, c);
     pool_put(pool, cache, c);
     /* Kept ones never hold more than half of the cap ... */
-    struct sluice_msg *chain;
+    struct pool_buffer *chain;
     uint64_t count;
     chain = get_all(pool, cache, 3 * MIB, &count);
     assert_true(count >= 8);
@@ -420,12 +420,12 @@ POOL_TEST(a_million_gets_and_puts_grow_nothing) {
     enum { WINDOW = 64 };
     struct pool *pool = fake_pool_open(256 * MIB);
     struct pool_cache *cache = pool_cache_open(pool);
-    struct sluice_msg *window[WINDOW] = {NULL};
+    struct pool_buffer *window[WINDOW] = {NULL};
     const size_t sizes[] = {64, 300, 1500, 4096, 16320, 65536, 2000000};
     uint64_t bytes = 0;
     int64_t calls = 0;
     for (unsigned i = 0; i < 1000000; i++) {
-        struct sluice_msg **at = &window[i * 29 % WINDOW];
+        struct pool_buffer **at = &window[i * 29 % WINDOW];
         if (*at)
             pool_put(pool, i % 3 ? cache : NULL, *at);
         *at = pool_get(pool, i % 5 ? cache : NULL, sizes[i % 7]);
@@ -452,7 +452,7 @@ enum { SLOTS = 256, TURNS = 100000 };
 
 struct lane { /* hands buffers from one thread to another */
     struct pool *pool;
-    _Atomic(struct sluice_msg *) slot[SLOTS];
+    _Atomic(struct pool_buffer *) slot[SLOTS];
     _Atomic int done;
     uint64_t wrong, missed, handed;
     unsigned number;
@@ -463,14 +463,15 @@ static void *lane_source(void *arg) {
     struct pool_cache *cache = pool_cache_open(lane->pool);
     for (unsigned i = 0; cache && i < TURNS; i++) {
         size_t bytes = (i * 7919u) % 20000;
-        struct sluice_msg *msg = pool_get(lane->pool, i % 11 ? cache : NULL, bytes);
+        struct pool_buffer *msg = pool_get(lane->pool, i % 11 ? cache : NULL, bytes);
         if (!msg) {
             lane->missed++; /* allowed when the cap is tight */
             sched_yield();
             continue;
         }
-        msg->tx.tag = (uint64_t)lane->number << 32 | i;
-        memcpy(msg->data, &msg->tx.tag, bytes < 8 ? bytes : 8);
+        uint64_t tag = (uint64_t)lane->number << 32 | i;
+        memcpy(msg->user, &tag, sizeof tag);
+        memcpy(msg->data, msg->user, bytes < 8 ? bytes : 8);
         while (atomic_load_explicit(&lane->slot[i % SLOTS], memory_order_acquire))
             sched_yield();
         atomic_store_explicit(&lane->slot[i % SLOTS], msg, memory_order_release);
@@ -488,7 +489,7 @@ static void *lane_sink(void *arg) {
     uint64_t taken = 0;
     for (unsigned i = 0, empty = 0; empty < SLOTS;) {
         int done = atomic_load(&lane->done);
-        struct sluice_msg *msg = atomic_exchange(&lane->slot[i++ % SLOTS], NULL);
+        struct pool_buffer *msg = atomic_exchange(&lane->slot[i++ % SLOTS], NULL);
         if (!msg) {
             empty = done ? empty + 1 : 0;
             if (i % SLOTS == 0)
@@ -496,10 +497,9 @@ static void *lane_sink(void *arg) {
             continue;
         }
         empty = 0;
-        uint64_t tag = msg->tx.tag;
-        if (msg->size >= 8)
-            memcpy(&tag, msg->data, 8);
-        lane->wrong += tag != msg->tx.tag || tag >> 32 != lane->number;
+        uint64_t tag;
+        memcpy(&tag, msg->size >= 8 ? msg->data : msg->user, sizeof tag);
+        lane->wrong += memcmp(&tag, msg->user, sizeof tag) != 0 || tag >> 32 != lane->number;
         taken++;
         pool_put(lane->pool, taken % 13 ? cache : NULL, msg);
     }

@@ -33,20 +33,20 @@ static uint32_t random_below(uint32_t n) {
     return (uint32_t)((random_state >> 33) % n);
 }
 
-static struct sluice_msg **use_up(struct pool *pool, struct pool_cache *cache, size_t bytes,
-                                  size_t *count) {
+static struct pool_buffer **use_up(struct pool *pool, struct pool_cache *cache, size_t bytes,
+                                   size_t *count) {
     size_t max = pool_bytes_max(pool) / 64;
-    struct sluice_msg **held = calloc(max, sizeof(struct sluice_msg *));
+    struct pool_buffer **held = calloc(max, sizeof(struct pool_buffer *));
     assert_non_null(held);
     for (*count = 0; (held[*count] = pool_get(pool, cache, bytes)) != NULL; ++*count)
         assert_true(*count + 1 < max);
     return held;
 }
 
-static void shuffle(struct sluice_msg **held, size_t count) {
+static void shuffle(struct pool_buffer **held, size_t count) {
     for (size_t i = count; i > 1; i--) {
         size_t at = random_below((uint32_t)i);
-        struct sluice_msg *msg = held[at];
+        struct pool_buffer *msg = held[at];
         held[at] = held[i - 1];
         held[i - 1] = msg;
     }
@@ -65,8 +65,8 @@ static int spans_of_64(const struct pool *pool) {
 }
 
 /* Whoever returns them; how often the waiter was told and found nothing, and whether it got its MiB. */
-static int vain_wakes(struct pool *pool, struct pool_cache *back, struct sluice_msg **held,
-                      size_t count, struct sluice_msg **got) {
+static int vain_wakes(struct pool *pool, struct pool_cache *back, struct pool_buffer **held,
+                      size_t count, struct pool_buffer **got) {
     int vain = 0, seen = woken;
     *got = NULL;
     assert_null(pool_get(pool, NULL, MIB));
@@ -93,7 +93,7 @@ POOL_TEST(small_returns_do_not_wake_who_waits_for_much) {
         struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
         struct pool_cache *const with[] = {NULL, a, b};
         size_t count;
-        struct sluice_msg **held = use_up(pool, a, 64, &count), *got;
+        struct pool_buffer **held = use_up(pool, a, 64, &count), *got;
         assert_true(count > MANY);
         pool_flush(a);
         if (way % 2)
@@ -123,7 +123,7 @@ POOL_TEST(small_returns_do_not_wake_who_waits_for_much) {
 POOL_TEST(a_buffer_of_the_size_waited_for_wakes_at_once) {
     struct pool *pool = starving_pool(2 * MIB);
     size_t count;
-    struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
+    struct pool_buffer **held = use_up(pool, NULL, 1000, &count);
     pool_wait(pool, MIB);
     pool_put(pool, NULL, held[--count]);
     assert_int_equal(woken, 0);
@@ -143,7 +143,7 @@ POOL_TEST(a_buffer_of_the_size_waited_for_wakes_at_once) {
 POOL_TEST(who_waits_in_vain_is_told_when_nothing_is_left_to_come_back) {
     struct pool *pool = starving_pool(2 * MIB);
     struct pool_cache *a = pool_cache_open(pool), *b = pool_cache_open(pool);
-    struct sluice_msg *for_good = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
+    struct pool_buffer *for_good = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
     pool_flush(a);
     atomic_fetch_add(pool_note(pool), 1);
     assert_null(pool_get(pool, NULL, 1900 * KIB));
@@ -181,7 +181,7 @@ POOL_TEST(who_gets_more_than_it_needs_gives_it_to_who_began_to_wait) {
     pool_on_wake(pool, wake, NULL);
     woken = 0;
     struct pool_cache *a = pool_cache_open(pool);
-    struct sluice_msg *held[POOL_CLASSES];
+    struct pool_buffer *held[POOL_CLASSES];
     unsigned count = 0;
     waits_meanwhile = pool;
     while (woken ==
@@ -203,7 +203,7 @@ POOL_TEST(who_gets_more_than_it_needs_gives_it_to_who_began_to_wait) {
 POOL_TEST(who_waits_in_vain_is_told_when_what_is_out_turns_out_to_stay) {
     struct pool *pool = starving_pool(2 * MIB);
     struct pool_cache *a = pool_cache_open(pool);
-    struct sluice_msg *stays = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
+    struct pool_buffer *stays = pool_get(pool, a, 1000), *msg = pool_get(pool, a, 1000);
     pool_flush(a);
     pool_wait(pool, 1900 * KIB);
     assert_null(pool_get(pool, NULL, 1900 * KIB));
@@ -225,7 +225,7 @@ POOL_TEST(who_empties_its_cache_for_itself_wakes_who_waits_for_it) {
         struct pool *pool = starving_pool(2 * MIB);
         struct pool_cache *a = pool_cache_open(pool);
         size_t count;
-        struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
+        struct pool_buffer **held = use_up(pool, NULL, 1000, &count);
         pool_put(pool, a, held[--count]);
         pool_wait(pool, 1000);
         assert_null(pool_get(pool, NULL, 1000));
@@ -246,11 +246,11 @@ POOL_TEST(growth_for_one_wakes_who_waits) {
     struct pool *pool = starving_pool(16 * MIB);
     fake.fail_reg = 1;
     size_t count;
-    struct sluice_msg **held = use_up(pool, NULL, 60000, &count);
+    struct pool_buffer **held = use_up(pool, NULL, 60000, &count);
     pool_wait(pool, 60000);
     assert_null(pool_get(pool, NULL, 60000));
     fake.fail_reg = 0;
-    struct sluice_msg *small = pool_get(pool, NULL, 64);
+    struct pool_buffer *small = pool_get(pool, NULL, 64);
     assert_non_null(small);
     assert_int_equal(woken, 1);
     assert_non_null(held[count++] = pool_get(pool, NULL, 60000));
@@ -270,8 +270,8 @@ POOL_TEST(what_came_back_after_the_attempt_is_hope) {
         struct pool *pool = starving_pool(2 * MIB);
         struct pool_cache *a = pool_cache_open(pool);
         size_t count;
-        struct sluice_msg **held = use_up(pool, NULL, 1000, &count);
-        struct sluice_msg *last = held[--count];
+        struct pool_buffer **held = use_up(pool, NULL, 1000, &count);
+        struct pool_buffer *last = held[--count];
         if (way == 2)
             while (count > 0)
                 pool_put(pool, NULL, held[--count]);
@@ -311,7 +311,7 @@ enum { HELD_MAX = 30000, CACHES = 3, STEPS = 3000 };
 struct play {
     struct pool *pool;
     struct pool_cache *caches[CACHES + 1]; /* the last: none */
-    struct sluice_msg *held[HELD_MAX];
+    struct pool_buffer *held[HELD_MAX];
     size_t count;
     size_t wants; /* 0: nobody waits */
     int seen;
@@ -326,7 +326,7 @@ static size_t play_size(void) {
 static void play_get(struct play *p) {
     size_t bytes = play_size(), many = 1 + random_below(bytes < 600 ? 300 : 3);
     struct pool_cache *cache = p->caches[random_below(CACHES + 1)];
-    struct sluice_msg *msg;
+    struct pool_buffer *msg;
     while (many-- > 0 && p->count < HELD_MAX && (msg = pool_get(p->pool, cache, bytes)) != NULL)
         p->held[p->count++] = msg;
 }
@@ -335,7 +335,7 @@ static void play_put(struct play *p) {
     struct pool_cache *cache = p->caches[random_below(CACHES + 1)];
     for (size_t many = 1 + random_below(300); many > 0 && p->count > 0; many--) {
         size_t at = random_below(8) ? p->count - 1 : random_below((uint32_t)p->count);
-        struct sluice_msg *msg = p->held[at];
+        struct pool_buffer *msg = p->held[at];
         p->held[at] = p->held[--p->count];
         pool_put(p->pool, cache, msg);
     }
@@ -346,7 +346,7 @@ static void play_wait(struct play *p) {
     size_t bytes = play_size();
     p->seen = woken;
     pool_wait(p->pool, bytes);
-    struct sluice_msg *msg = pool_get(p->pool, NULL, bytes);
+    struct pool_buffer *msg = pool_get(p->pool, NULL, bytes);
     if (msg) {
         pool_put(p->pool, NULL, msg);
         return;
@@ -363,7 +363,7 @@ static void play_look(struct play *p) {
         return;
     }
     p->looks++;
-    struct sluice_msg *msg = pool_get(p->pool, NULL, p->wants);
+    struct pool_buffer *msg = pool_get(p->pool, NULL, p->wants);
     if (msg)
         fail_msg("%zu bytes are there, and who waits for them was not told", p->wants);
     if (woken != p->seen)
@@ -437,7 +437,7 @@ static void ring_all(void *arg) {
 static void *want(void *arg) {
     struct waiter *w = arg;
     struct pool_cache *cache = pool_cache_open(w->pool);
-    struct sluice_msg **held = calloc(w->wants, sizeof(struct sluice_msg *));
+    struct pool_buffer **held = calloc(w->wants, sizeof(struct pool_buffer *));
     /* Until they have been in each other's way often enough, however they are scheduled. */
     for (int i = 0; i < TURNS || atomic_load(&w->pool->alloc_wakeups) < WAKES; i++) {
         size_t count = 0;
