@@ -4,9 +4,10 @@
 # results.sh - what bench/compare does with a figure: a line a round, medians at the end, as text, JSON
 # and a picture. Sourced.
 #
-# A figure is one of Sluice's beside one of somebody else's of the same round; and Sluice's on profile nic, where the software
-# device has no shorter ways than a NIC, and its ratio to the other. Its rounds are lines "ours other ratio floor nic ratio" in
-# $work/f.NAME, the last two "-" where that was not measured; what it is stands in $work/about.NAME: "bar unit aim other".
+# A figure has a line for each round in $work/f.NAME: "ours other ratio floor nic ratio". "ours" is Sluice's, "other" that of
+# the program beside it, and "nic" Sluice's on profile nic, where the software device has no shorter ways than a NIC; the last
+# ratio is of "nic" to "other". Both are "-" where that was not measured. What the figure is stands in $work/about.NAME: "bar unit
+# aim other".
 
 say() {
     if [ "$json" = 0 ]; then printf "$@"; fi
