@@ -7,9 +7,6 @@
  */
 #include "core/session_table.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 struct session_table session_tables[NODES_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -20,40 +17,22 @@ void session_table_fork(bool begins) {
         pthread_mutex_unlock(&lock);
 }
 
-/* Lock held: a slot that was never used, or NULL. */
-static struct session *make(struct session_table *table) {
-    if (table->made == SESSION_TABLE_MAX)
-        return NULL;
-    uint32_t at = table->made >> SESSION_TABLE_CHUNK_LOG2;
-    struct session *chunk = atomic_load_explicit(&table->chunk[at], memory_order_relaxed);
-    if (!chunk) {
-        chunk = aligned_alloc(_Alignof(struct session), SESSION_TABLE_CHUNK * sizeof *chunk);
-        if (!chunk)
-            return NULL;
-        memset(chunk, 0, SESSION_TABLE_CHUNK * sizeof *chunk);
-        for (uint32_t i = 0; i < SESSION_TABLE_CHUNK; i++)
-            atomic_init(&chunk[i].ref, 1ull << 32 | SESSION_REF_FREE);
-        atomic_store_explicit(&table->chunk[at], chunk, memory_order_release);
-    }
-    struct session *s = &chunk[table->made & (SESSION_TABLE_CHUNK - 1)];
-    s->slot = table->made++;
-    return s;
+static void prepare(void *slot) {
+    struct session *s = slot;
+    atomic_init(&s->ref, 1ull << 32 | SESSION_REF_FREE);
 }
 
 struct session *session_table_alloc(uint32_t node, uint32_t max) {
     struct session_table *table = &session_tables[node];
     struct session *s = NULL;
+    uint32_t slot;
     pthread_mutex_lock(&lock);
-    if (table->open < max) {
-        s = table->free;
-        if (s)
-            table->free = s->next;
-        else
-            s = make(table);
-        if (s) {
-            table->open++;
-            table->taken++;
-        }
+    if (table->open < max)
+        s = slot_table_take(&table->slots, sizeof *s, prepare, &slot);
+    if (s) {
+        s->slot = slot;
+        table->open++;
+        table->taken++;
     }
     pthread_mutex_unlock(&lock);
     return s;
@@ -70,8 +49,7 @@ uint64_t session_table_publish(struct session *s, uint32_t node, uint64_t bits) 
 void session_table_free(struct session *s, uint32_t node) {
     struct session_table *table = &session_tables[node];
     pthread_mutex_lock(&lock);
-    s->next = table->free;
-    table->free = s;
+    slot_table_give(&table->slots, sizeof *s, s->slot);
     table->taken--;
     pthread_mutex_unlock(&lock);
 }

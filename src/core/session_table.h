@@ -4,8 +4,7 @@
  *
  *   63..56 node   55..32 slot   31..0 generation (never 0)
  *
- * One table a node index, made of chunks that are allocated when first needed and never freed while
- * the process lives, so a lookup needs no lock and can never touch unmapped memory, whatever the
+ * One table a node index (slot_table.h), so a lookup needs no lock and can never touch unmapped memory, whatever the
  * handle says. A new node with the index of a closed one takes over its table: generations go on.
  *
  * Owner: taking and freeing under the table's lock (slow path); session_table_find() from any thread.
@@ -17,21 +16,17 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "fabric/wakeup.h"
 #include "core/session.h"
+#include "core/slot_table.h"
+#include "fabric/wakeup.h"
 
 #define NODES_MAX 64
-#define SESSION_TABLE_CHUNK_LOG2 6
-#define SESSION_TABLE_CHUNK (1u << SESSION_TABLE_CHUNK_LOG2)
-#define SESSION_TABLE_CHUNKS 1024u
-#define SESSION_TABLE_MAX (SESSION_TABLE_CHUNKS * SESSION_TABLE_CHUNK)
+#define SESSION_TABLE_MAX SLOTS_MAX
 /* An event of a wakeup says for which slot it was signalled, and has 16 bits for that. */
 _Static_assert(SESSION_TABLE_MAX <= 1u << (WAKEUP_ARG_BITS - 32), "a slot fits into an event");
 
 struct session_table {
-    _Atomic(struct session *) chunk[SESSION_TABLE_CHUNKS];
-    struct session *free; /* linked by next */
-    uint32_t made;
+    struct slot_table slots;
     uint32_t open;  /* count against the node's limit */
     uint32_t taken; /* and those whose CLOSED was delivered, while threads are inside */
 };
@@ -49,20 +44,15 @@ static inline uint32_t session_handle_slot(uint64_t id) {
 /* NULL: no such slot was ever used. The generation is not checked. */
 static inline struct session *session_table_find(uint64_t id) {
     uint32_t node = (uint32_t)(id >> 56), slot = session_handle_slot(id);
-    if (node >= NODES_MAX || slot >= SESSION_TABLE_MAX)
+    if (node >= NODES_MAX)
         return NULL;
-    struct session *chunk = atomic_load_explicit(
-        &session_tables[node].chunk[slot >> SESSION_TABLE_CHUNK_LOG2], memory_order_acquire);
-    return chunk ? &chunk[slot & (SESSION_TABLE_CHUNK - 1)] : NULL;
+    return slot_table_find(&session_tables[node].slots, slot, sizeof(struct session));
 }
 
 /* Of a handle that this process itself wrote down while the session lived: its slot exists for good. */
 static inline struct session *session_table_at(uint64_t id) {
-    uint32_t node = (uint32_t)(id >> 56) % NODES_MAX,
-             slot = (uint32_t)(id >> 32) % SESSION_TABLE_MAX;
-    struct session *chunk = atomic_load_explicit(
-        &session_tables[node].chunk[slot >> SESSION_TABLE_CHUNK_LOG2], memory_order_acquire);
-    return &chunk[slot & (SESSION_TABLE_CHUNK - 1)];
+    return slot_table_at(&session_tables[(uint32_t)(id >> 56) % NODES_MAX].slots,
+                         session_handle_slot(id), sizeof(struct session));
 }
 
 /*
