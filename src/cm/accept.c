@@ -136,7 +136,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         refuse_request(cm, id, SLUICE_REASON_BUSY, ADMISSION_BUSY_TEXT);
         return;
     }
-    struct cm_conn *conn = &s->connection.cm;
+    struct cm_conn *conn = &session_connection(s)->cm;
     conn->passive = true;
     conn->rejectable = true;
     conn->owner.id = id;

@@ -85,7 +85,7 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         return;
     }
     struct session *s = session_table_at(session_handle_make(cm->node->index, item->slot, 0));
-    struct cm_conn *conn = &s->connection.cm;
+    struct cm_conn *conn = &session_connection(s)->cm;
     switch ((enum cm_msg)item->verb) {
     case CM_MSG_DIAL:
         if (!conn->over) /* hung up before it was begun */
@@ -380,8 +380,8 @@ static void end_given_up(struct cm *cm, struct cm_conn *conn) {
     if (!conn->left)
         return;
     if (!conn->left_qp) {
-        conn->left_qp = s->connection.qp;
-        s->connection.qp = NULL;
+        conn->left_qp = session_connection(s)->qp;
+        session_connection(s)->qp = NULL;
     }
     cm_give_left(cm, conn);
 }

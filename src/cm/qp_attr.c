@@ -111,9 +111,10 @@ void cm_proposal(struct cm *cm, const struct link_config *link, struct private_d
 /* ---- asynchronous events --------------------------------------------------------------------- */
 
 static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type) {
-    struct session *s = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
-    if (!s)
+    struct connection *c = qp->qp_context; /* the event, not acknowledged yet, keeps the QP alive */
+    if (!c)
         return; /* left to the connector */
+    struct cm_conn *conn = &c->cm;
     bool access = type == IBV_EVENT_QP_ACCESS_ERR;
     /* An iWARP device says so when the connection under a queue pair breaks while it sends: FATAL of what was
      * posted, REQ_ERR of the answer to a READ of the peer. */
@@ -122,24 +123,22 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
                            : broke ? SLUICE_REASON_PEER_LOST
                                    : SLUICE_REASON_DEVICE_ERROR;
     if (access)
-        atomic_store(&s->connection.accessed,
+        atomic_store(&c->accessed,
                      true); /* for a loop that was told "lost" before this was known */
     const char *what = access  ? "the peer accessed memory that it may not"
                        : broke ? "the connection broke while something was sent"
                                : "the queue pair failed";
-    if (cm_try_broke(cm, &s->connection.cm, reason, (uint32_t)type, what))
+    if (cm_try_broke(cm, conn, reason, (uint32_t)type, what))
         return;
-    cm_fail(cm, &s->connection.cm, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
-    if (s->connection.cm.reported || s->connection.cm.owner.state != CM_RELEASED)
+    cm_fail(cm, conn, reason, (uint32_t)type, "%s (event %d)", what, (int)type);
+    if (conn->reported || conn->owner.state != CM_RELEASED)
         return;
     /* Its completions were faster, and nothing said why. As long as the QP lives, GONE is still to be
      * posted: the message arrives while there is a session. */
-    s->connection.cm.reported = true;
-    s->connection.cm.down =
-        (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
-    snprintf(s->connection.cm.down.text, sizeof s->connection.cm.down.text, "%s (event %d)", what,
-             (int)type);
-    cm_tell_loop(s, LOOP_MSG_DOWN);
+    conn->reported = true;
+    conn->down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
+    snprintf(conn->down.text, sizeof conn->down.text, "%s (event %d)", what, (int)type);
+    cm_tell_loop(c->session, LOOP_MSG_DOWN);
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {
@@ -155,9 +154,9 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         qp_failed(cm, event->element.qp, event->event_type);
         break;
     case IBV_EVENT_COMM_EST: {
-        struct session *s = event->element.qp->qp_context;
-        if (s)
-            cm_arrived(cm, &s->connection.cm);
+        struct connection *c = event->element.qp->qp_context;
+        if (c)
+            cm_arrived(cm, &c->cm);
         break;
     }
     case IBV_EVENT_CQ_ERR:
@@ -173,9 +172,9 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         break;
     case IBV_EVENT_QP_LAST_WQE_REACHED: {
         /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
-        struct session *s = event->element.qp->qp_context;
-        if (s)
-            cm_tell_loop(s, LOOP_MSG_LAST_WQE);
+        struct connection *c = event->element.qp->qp_context;
+        if (c)
+            cm_tell_loop(c->session, LOOP_MSG_LAST_WQE);
         break;
     }
     case IBV_EVENT_SRQ_ERR:

@@ -2,9 +2,9 @@
 /*
  * connection.h - one queue pair to a peer: its rdma_cm id, its send queue, its receives and its credits.
  *
- * A part of a session, which has one at a time: it lies in the session, so that a message finds both in one page. The
- * wr_id of a send names the connection. Owner: the loop of the session, but for `cm`, which is the CM thread's, and
- * where marked.
+ * Of one session, which sends over one at a time (session.h) and may have others that come or go. It has a slot and a
+ * generation (connection_table.h), which the wr_id of its sends names. Owner: the loop of the session, but for `cm`,
+ * which is the CM thread's, and where marked.
  */
 #ifndef CORE_CONNECTION_H
 #define CORE_CONNECTION_H
@@ -83,9 +83,10 @@ struct recv_queue {
 /* The send queue: a ring of what was posted, and how it is posted. */
 struct send_queue {
     struct sq_entry *entries;
-    uint32_t head, tail, mask;
-    uint32_t quick; /* limit, or 0: nothing is posted but as a batch */
-    uint32_t unsignalled, signal_every;
+    uint32_t head, tail;
+    uint16_t mask;
+    uint16_t quick; /* limit, or 0: nothing is posted but as a batch */
+    uint16_t unsignalled, signal_every;
     uint32_t limit;
     uint32_t inline_max; /* bytes of a frame that goes inline */
     uint32_t depth;
@@ -114,12 +115,12 @@ struct connection_rx {
     uint32_t granted;                    /* frames the peer may still send */
     struct recv_queue *queue;            /* its own, or the loop's */
     uint32_t repost_count, repost_batch; /* buffers of its frames that are to be posted again */
-    uint32_t missing;                    /* buffers that could not be replaced for want of memory */
     uint32_t payload_max;                /* of a message in one frame: as tx.frame_payload */
 };
 
 /* The buffers that frames of the peer come in. */
 struct connection_recv {
+    uint32_t missing;      /* buffers that could not be replaced for want of memory */
     uint32_t controls;     /* CREDIT and ALIVE frames: what rx.sequence does not count */
     uint32_t reserved;     /* receives set aside for replies */
     uint32_t frame_bytes;  /* of one receive buffer */
@@ -129,13 +130,14 @@ struct connection_recv {
 
 /* credits.c and retain.c: how many frames the peer may send. */
 struct credits {
+    uint32_t low;     /* below so many rx.granted the peer wants more */
+    uint32_t granted; /* credits the peer has, wherever they are just now; see credits.c */
+    uint32_t
+        withheld_due;  /* still to be withheld for some of `retained`; for a moment one too few */
     bool update_due;   /* credits are returned even if they are few */
-    uint32_t low;      /* below so many rx.granted the peer wants more */
-    uint32_t granted;  /* credits the peer has, wherever they are just now; see credits.c */
-    uint32_t retained; /* messages of the peer the application keeps; for a moment one too few */
-    uint32_t withheld_due;     /* credits still to be withheld for some of them; likewise */
-    uint32_t max;              /* the most it will ever have */
-    uint32_t seen;             /* rx.sequence when checked_ns was, less 1 for RTRs and ATSs since */
+    uint32_t retained; /* messages of the peer the application keeps; likewise */
+    uint32_t max;      /* the most it will ever have */
+    uint32_t seen;     /* rx.sequence when checked_ns was, less 1 for RTRs and ATSs since */
     uint32_t recall, returned; /* credits the peer was asked to keep; or that I was; 0: none */
     uint64_t checked_ns;       /* when it was looked at last */
     _Atomic uint32_t published_retained, published_granted; /* for any thread */
@@ -169,17 +171,18 @@ struct connection_rma {
     uint32_t read_bytes; /* of one READ of a get, at most */
 };
 
-/* A plain message, in either direction, touches the first line and that of rx, and of the session two (session.h). */
+/* A plain message, in either direction, touches the first line and that of rx, and of its session two (session.h). */
 struct connection {
     /* Every frame that is sent reads this line. */
     struct ibv_qp *qp;
     struct connection_tx tx;
-    uint8_t number;       /* in the wr_id of its sends: those of an earlier one have another */
-    bool extended;        /* extended verbs can post to qp */
-    struct send_queue sq; /* what few frames need of it begins another line */
+    bool extended;         /* extended verbs can post to qp */
+    _Atomic uint64_t name; /* slot and generation, as the wr_id of its sends has them */
+    struct send_queue sq;  /* what few frames need of it begins another line */
 
     /* Every frame, sent or received, reads this line. */
-    struct connection_rx rx __attribute__((aligned(64)));
+    struct session *session __attribute__((aligned(64))); /* whose it is; constant */
+    struct connection_rx rx;
     struct credits credits;
 
     struct connection_recv recv;
@@ -188,6 +191,7 @@ struct connection {
     struct connection_rma rma;
     struct keepalive keepalive;
     uint64_t nudge_ns; /* handshake.c: to the next nudge */
+    uint32_t slot;     /* constant */
     uint32_t cq_share; /* entries of the CQ set aside for it */
     uint8_t handshake; /* enum session_handshake */
     uint8_t lacks;     /* enum fabric_lack, of one of the two ends; constant from RTR on */
@@ -202,8 +206,8 @@ struct connection {
 } __attribute__((aligned(64)));
 
 _Static_assert(offsetof(struct connection, sq.limit) == 64, "what a small send needs of the ring");
-_Static_assert(offsetof(struct connection, rx) / 64 ==
-                   (offsetof(struct connection, credits.max) - 1) / 64,
+_Static_assert(offsetof(struct connection, session) / 64 ==
+                   offsetof(struct connection, credits.update_due) / 64,
                "what a frame that arrives needs is in one line, and so is what posts its buffer");
 _Static_assert(offsetof(struct connection, accessed) % 64 == 0,
                "the CM thread writes no line of the loop");

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "core/connection_table.h"
 #include "core/landing_peers.h"
 #include "core/mailbox.h"
 #include "core/probe.h"
@@ -129,6 +130,7 @@ struct sluice_node {
     /* see landing.c: what all peers hold of the reserve; when a session that holds nothing last waited */
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
     struct landing_peers landing_peers;
+    struct connection_table *connections;
 };
 
 /* The node with this index, open or not. */

@@ -5,8 +5,7 @@
  * A session lives in a slot of its node's table. Slots are never given back to the system, so a
  * stale handle can always be looked up; the reference (session_ref.h) tells that it is stale. From the moment
  * a slot is taken until it is freed the session belongs to one loop, and only that loop's thread
- * touches it, except for: the reference and `foreign` (atomic, any thread), connection.cm (the CM thread's, see
- * cm_conn.h), what is constant after opening, and `info` (under the node's lock).
+ * touches it, except for: the reference and `foreign` (atomic, any thread), what is constant after opening, and `info` (under the node's lock).
  *
  * Life, as the loop sees it:
  *   OPENING -> UP -> FLUSHING -> LEAVING -> RELEASED -> DRAINING -> DRAINED -> GONE -> free
@@ -183,12 +182,12 @@ struct session {
     uint8_t state;                      /* enum session_state */
     bool dirty;
     uint16_t framed_end; /* plain messages of fewer bytes may be framed (framed.h) */
-    uint32_t tokens;     /* and so many of them; 0: what is in the way must be looked at first */
+    uint16_t tokens;     /* and so many of them; 0: what is in the way must be looked at first */
+    bool plain_rx;       /* nothing is in the way of a plain message (receive_plain.h) */
     sluice_handler handler;
     void *arg;
-    uint32_t slot;
-    bool plain_rx;                /* nothing is in the way of a plain message (receive_plain.h) */
-    struct session_window window; /* its limits begin another line */
+    struct connection *connection; /* session_connection() */
+    struct session_window window;  /* its limits begin another line */
 
     struct session_tx tx;
     struct session_rx rx;
@@ -199,10 +198,8 @@ struct session {
     session_ref ref __attribute__((aligned(64)));
     struct session_foreign foreign;
 
-    /* Its one connection, as long as it lives. */
-    struct connection connection;
-
     /* Life: the loop's lists, and what the application was told. */
+    uint32_t slot __attribute__((aligned(64))); /* constant */
     struct session *dirty_next;
     struct session *notice_next;
     struct session *next, **link; /* the loop's list */
@@ -242,11 +239,13 @@ _Static_assert(offsetof(struct session, window.bytes) == 64,
                "a message finds all it needs of the session in one line");
 _Static_assert(offsetof(struct session, ref) % 64 == 0 &&
                    SESSION_LINE(foreign.hangup_grace) == SESSION_LINE(ref) &&
-                   SESSION_LINE(connection) > SESSION_LINE(ref),
+                   SESSION_LINE(slot) > SESSION_LINE(ref),
                "what other threads write shares no line with what the loop writes");
-_Static_assert(offsetof(struct session, connection) % 64 == 0,
-               "its lines are as connection.h says");
-_Static_assert(SESSION_LINE(connection.credits) < 8, "and in one page with the session's, mostly");
+
+/* What it sends and receives over now. Its own loop, or a thread that has pinned it. */
+static inline struct connection *session_connection(const struct session *s) {
+    return s->connection;
+}
 
 /* From now on something has to be looked at before a plain message is sent, and when one arrives. */
 static inline void session_disturb(struct session *s) {
@@ -262,7 +261,7 @@ static inline void session_stop(struct session *s) {
 
 /* Large messages wait for credits or for room in the send queue. */
 static inline void session_block(struct session *s) {
-    s->connection.sq.blocked = true;
+    session_connection(s)->sq.blocked = true;
     session_disturb(s);
 }
 
@@ -300,7 +299,7 @@ static inline uint32_t session_generation(struct session *s) {
 }
 
 static inline struct session *session_of_conn(struct cm_conn *conn) {
-    return (struct session *)(void *)((char *)conn - offsetof(struct session, connection.cm));
+    return ((struct connection *)(void *)((char *)conn - offsetof(struct connection, cm)))->session;
 }
 
 static inline void msg_queue_init(struct msg_queue *queue) {
@@ -323,11 +322,12 @@ static inline struct sluice_msg *msg_queue_pop(struct msg_queue *queue) {
 
 /* One that is or was the device's, of which there may be completions. */
 static inline bool session_has_qp(const struct session *s) {
-    return s->connection.qp || s->connection.drain.ended;
+    const struct connection *c = session_connection(s);
+    return c->qp || c->drain.ended;
 }
 
 static inline bool session_takes_receives(const struct session *s) {
-    return s->connection.qp && s->state < SESSION_DRAINING;
+    return session_connection(s)->qp && s->state < SESSION_DRAINING;
 }
 
 #endif

@@ -243,6 +243,11 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     regcache_lazy_init(&n->regcache);
     landing_peers_init(&n->landing_peers);
     condition_init(&n->changed);
+    n->connections = connection_table_open();
+    if (!n->connections) {
+        status = error_set(e, SLUICE_ENOMEM, 0, 0, "no memory for a node");
+        goto give_back;
+    }
 
     if ((status = open_device(n, e)) != SLUICE_OK)
         goto give_back;
@@ -268,6 +273,7 @@ close_memory:
 close_device:
     node_close_device(n);
 give_back:
+    connection_table_close(n->connections);
     landing_peers_close(&n->landing_peers);
     regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);

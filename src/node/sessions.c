@@ -22,20 +22,37 @@
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
+/* A slot that was taken and is not filled yet. */
+static void give_back(sluice_node *n, struct session *s) {
+    session_table_uncount(n->index);
+    session_table_free(s, n->index);
+    node_session_ended(n);
+}
+
+static struct connection *make_connection(sluice_node *n, struct session *s,
+                                          const struct link_config *link) {
+    struct connection *c = connection_make(n->connections, s);
+    if (!c)
+        return NULL;
+    c->credits.max = link->credits;
+    c->recv.frame_bytes = 1u << n->options.eager_log2;
+    return c;
+}
+
 /* NULL: *drained says whether that is for want of a worker. */
 static struct session *make_session(sluice_node *n, const struct link_config *link, bool *drained) {
     /* The slot first: while it is taken sluice_close() waits, so the loops are there. But a listener's
      * request is no call it has waited for before: it may have found no slot taken, and gone on. */
     struct session *s = session_table_alloc(n->index, n->options.sessions_max);
+    struct connection *c = s ? make_connection(n, s, link) : NULL;
     bool closing = !link->dialing && atomic_load(&n->state) != NODE_OPEN;
-    struct sluice_loop *l = s && !closing ? worker_select_loop(n, link) : NULL;
-    *drained = s && !l;
+    struct sluice_loop *l = c && !closing ? worker_select_loop(n, link) : NULL;
+    *drained = c && !l;
     if (!l) {
-        if (s) {
-            session_table_uncount(n->index);
-            session_table_free(s, n->index);
-            node_session_ended(n);
-        }
+        if (c)
+            connection_free(n->connections, c);
+        if (s)
+            give_back(n, s);
         return NULL;
     }
     /* The reference stays FREE: no handle reaches the session while it is filled. */
@@ -50,7 +67,6 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->node = n;
     s->pool = n->pool;
     s->rx_pool = n->rx_pool;
-    s->connection.rx.queue = &s->connection.recv.own;
     session_set_state(s, SESSION_OPENING);
     s->link_config = *link;
     keyring_hold(link->keys);    /* session_reap() drops it */
@@ -61,8 +77,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->arg = link->arg;
     s->window.messages = link->window_messages;
     s->window.bytes = link->window_bytes;
-    s->connection.credits.max = link->credits;
-    s->connection.recv.frame_bytes = 1u << n->options.eager_log2;
+    s->connection = c;
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->tx.queue);
     msg_queue_init(&s->tx.replies);
@@ -120,7 +135,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
     if (!s)
         return error_set(e, SLUICE_ELIMIT, 0, 0, "the node has its %u sessions, or no memory",
                          n->options.sessions_max);
-    struct cm_conn *conn = &s->connection.cm;
+    struct cm_conn *conn = &session_connection(s)->cm;
     memcpy(conn->host, host, sizeof conn->host);
     conn->port = ntohs(parsed.v4.sin_port); /* the same place in both families */
     known_candidates(conn, &parsed);
@@ -161,7 +176,7 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
         return SLUICE_ECLOSED;
     int status = SLUICE_ECLOSED;
     if (session_ref_set(&s->ref, SESSION_REF_ANSWERED)) {
-        struct cm_conn *conn = &s->connection.cm;
+        struct cm_conn *conn = &session_connection(s)->cm;
         conn->accepted = accepted;
         conn->answer_arg = arg;
         conn->refuse_code = code;
@@ -246,10 +261,10 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.shared = s->info.shared;
     known.transport = s->info.transport;
     pthread_mutex_unlock(&s->node->lock);
-    known.kept =
-        atomic_load_explicit(&s->connection.credits.published_retained, memory_order_relaxed);
-    known.granted =
-        atomic_load_explicit(&s->connection.credits.published_granted, memory_order_relaxed);
+    known.kept = atomic_load_explicit(&session_connection(s)->credits.published_retained,
+                                      memory_order_relaxed);
+    known.granted = atomic_load_explicit(&session_connection(s)->credits.published_granted,
+                                         memory_order_relaxed);
     known.requests = rpc_client_count(s);
     known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);
     if (alloc_wait_pending(atomic_load_explicit(&s->loop, memory_order_relaxed)))

@@ -9,16 +9,17 @@
 #include "datapath/rx/receive.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz/fuzz.h"
 
-static struct session session;
+static struct connection connection;
+static struct session session = {.connection = &connection};
 
 /* Each side takes what it waits for, once, and nothing else. */
 static void prove_greeting(const struct session *s, const struct frame *f) {
     PROVE(f->flags == 0 && f->total == 0);
-    if (s->connection.cm.passive) {
-        PROVE(f->type == FRAME_HELLO && s->connection.handshake == HANDSHAKE_HELLO);
+    if (s->connection->cm.passive) {
+        PROVE(f->type == FRAME_HELLO && s->connection->handshake == HANDSHAKE_HELLO);
     } else {
         PROVE(f->type == FRAME_WELCOME || f->type == FRAME_REFUSE);
-        PROVE(s->connection.handshake == HANDSHAKE_ANSWER);
+        PROVE(s->connection->handshake == HANDSHAKE_ANSWER);
         PROVE(f->type == FRAME_REFUSE || f->length == 0);
     }
 }
@@ -32,13 +33,13 @@ static bool is_numbered(unsigned type) {
 
 static void prove_in_order(const struct session *s, const struct frame *f, uint32_t bytes) {
     PROVE(bytes - FRAME_BYTES == f->length && f->length <= s->tx.frame_payload);
-    PROVE((uint64_t)s->connection.tx.credits + f->credits <= s->connection.tx.credits_max);
+    PROVE((uint64_t)s->connection->tx.credits + f->credits <= s->connection->tx.credits_max);
     /* Not below what was acknowledged, not above what was sent, on a circle. */
-    PROVE((uint32_t)(f->ack - s->connection.tx.acked) <=
-          (uint32_t)(s->connection.tx.sequence - s->connection.tx.acked));
+    PROVE((uint32_t)(f->ack - s->connection->tx.acked) <=
+          (uint32_t)(s->connection->tx.sequence - s->connection->tx.acked));
     bool numbered = is_numbered(f->type);
-    PROVE(f->sequence == (uint32_t)(s->connection.rx.sequence + (numbered ? 1 : 0)));
-    if (s->connection.handshake) {
+    PROVE(f->sequence == (uint32_t)(s->connection->rx.sequence + (numbered ? 1 : 0)));
+    if (s->connection->handshake) {
         prove_greeting(s, f);
         return;
     }
@@ -62,17 +63,16 @@ static void prove_in_order(const struct session *s, const struct frame *f, uint3
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct fuzz_input in = {data, size};
     session.tx.frame_payload = (1u << (9 + fuzz_take(&in, 1) % 8)) - FRAME_BYTES;
-    session.connection.rx.payload_max = session.tx.frame_payload;
-    session.connection.tx.credits_max = 4 + (uint32_t)fuzz_take(&in, 2) % 1021;
-    session.connection.tx.credits =
-        (uint32_t)fuzz_take(&in, 2) % (session.connection.tx.credits_max + 1);
-    session.connection.tx.acked = (uint32_t)fuzz_take(&in, 4);
-    session.connection.tx.sequence = session.connection.tx.acked + (uint32_t)fuzz_take(&in, 2);
-    session.connection.rx.sequence = (uint32_t)fuzz_take(&in, 4);
+    connection.rx.payload_max = session.tx.frame_payload;
+    connection.tx.credits_max = 4 + (uint32_t)fuzz_take(&in, 2) % 1021;
+    connection.tx.credits = (uint32_t)fuzz_take(&in, 2) % (connection.tx.credits_max + 1);
+    connection.tx.acked = (uint32_t)fuzz_take(&in, 4);
+    connection.tx.sequence = connection.tx.acked + (uint32_t)fuzz_take(&in, 2);
+    connection.rx.sequence = (uint32_t)fuzz_take(&in, 4);
     uint32_t bytes = FRAME_BYTES + (uint32_t)fuzz_take(&in, 2) % (session.tx.frame_payload + 1);
     uint64_t greets = fuzz_take(&in, 1);
-    session.connection.handshake = greets & 3; /* all there are */
-    session.connection.cm.passive = greets & 4;
+    connection.handshake = greets & 3; /* all there are */
+    connection.cm.passive = greets & 4;
     if (in.left < FRAME_BYTES)
         return 0;
     uint64_t wire[FRAME_BYTES / 8], again[FRAME_BYTES / 8];

@@ -231,7 +231,7 @@ bool honest_busy(const struct honest *h) {
         return false;
     if (s->state >= SESSION_RELEASED || (s->rndv && s->rndv->goes_on))
         return true;
-    const struct soft_qp *qp = s->connection.qp ? soft_qp_of(s->connection.qp) : NULL;
+    const struct soft_qp *qp = s->connection->qp ? soft_qp_of(s->connection->qp) : NULL;
     const struct soft_ring *tx = qp ? atomic_load(&qp->tx) : NULL;
     if (!tx || qp->state != IBV_QPS_RTS || qp->sq_head == qp->sq_tail)
         return false;
@@ -248,14 +248,16 @@ bool honest_connected(const struct honest *h) {
 
 void honest_prove(const struct honest *h) {
     const struct session *s = honest_session(h);
-    if (!s || h->closed || s->state != SESSION_UP || !s->connection.qp)
+    if (!s || h->closed || s->state != SESSION_UP || !s->connection->qp)
         return;
     /* Each credit the peer has, or is about to have, is a receive that is posted. */
-    PROVE(s->connection.credits.granted <= s->connection.credits.max);
-    PROVE(s->connection.rx.granted + s->connection.rx.unreported <= s->connection.credits.granted);
-    PROVE(s->connection.rx.granted + s->connection.rx.unreported + s->connection.rx.queue->spare <=
-          s->connection.rx.queue->posted);
-    PROVE(s->connection.tx.credits <= s->connection.tx.credits_max);
+    PROVE(s->connection->credits.granted <= s->connection->credits.max);
+    PROVE(s->connection->rx.granted + s->connection->rx.unreported <=
+          s->connection->credits.granted);
+    PROVE(s->connection->rx.granted + s->connection->rx.unreported +
+              s->connection->rx.queue->spare <=
+          s->connection->rx.queue->posted);
+    PROVE(s->connection->tx.credits <= s->connection->tx.credits_max);
 }
 
 bool honest_over(const struct honest *h) {

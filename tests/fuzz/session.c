@@ -139,8 +139,8 @@ static void prove_ends(const struct session *s, bool was_up) {
 static void act(enum act act, struct fuzz_input *in) {
     const struct session *s = honest_session(honest);
     bool was_up = honest->up && !honest->closed && s->state == SESSION_UP && !stranger.gone &&
-                  stranger.id->qp->state == IBV_QPS_RTS && s->connection.qp &&
-                  s->connection.qp->state == IBV_QPS_RTS;
+                  stranger.id->qp->state == IBV_QPS_RTS && s->connection->qp &&
+                  s->connection->qp->state == IBV_QPS_RTS;
     if (session_say(&stranger, act, in)) {
         if (stranger.broke)
             prove_ends(s, was_up);

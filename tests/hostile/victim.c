@@ -268,7 +268,7 @@ unsigned victim_welcome(void) {
 }
 
 uint32_t victim_qpn(void) {
-    return session_table_at(victim.there.id)->connection.qp->qp_num;
+    return session_table_at(victim.there.id)->connection->qp->qp_num;
 }
 
 const sluice_token *victim_token(uint8_t fill) {
@@ -405,9 +405,9 @@ static void count_receives(void) {
     const struct recv_queue *q = &victim.loop->srq.queue;
     uint32_t counted = q->spare;
     for (const struct session *s = victim.loop->sessions; s; s = s->next)
-        if (s->connection.rx.queue == q)
-            counted += s->connection.rx.granted + s->connection.rx.unreported +
-                       s->connection.recv.reserved;
+        if (s->connection->rx.queue == q)
+            counted += s->connection->rx.granted + s->connection->rx.unreported +
+                       s->connection->recv.reserved;
     if (counted != q->posted)
         fprintf(stderr, "%u receives are counted, %u posted\n", counted, q->posted);
     must(counted == q->posted);

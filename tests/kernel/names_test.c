@@ -70,7 +70,7 @@ static struct outcome dial_name(struct couple *c, const char *name) {
     out.type = note.event.type;
     out.reason = note.event.reason;
     snprintf(out.text, sizeof out.text, "%s", note.info.close_text);
-    const struct cm_conn *conn = &session_table_at(note.event.session.id)->connection.cm;
+    const struct cm_conn *conn = &session_table_at(note.event.session.id)->connection->cm;
     out.count = note.event.reason == SLUICE_REASON_ADDRESS ? 0 : conn->candidate_count;
     for (unsigned i = 0; i < out.count; i++)
         must(inet_ntop(conn->candidates[i].any.sa_family, &conn->candidates[i].v4.sin_addr,

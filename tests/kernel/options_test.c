@@ -17,8 +17,8 @@ static struct ibv_qp_attr queried(sluice_session session) {
     struct session *s = session_table_find(session.id);
     struct ibv_qp_attr attr = {0};
     struct ibv_qp_init_attr init;
-    must(s && s->connection.qp);
-    must(fabric_system.query_qp(s->connection.qp, &attr, IBV_QP_TIMEOUT | IBV_QP_AV, &init) == 0);
+    must(s && s->connection->qp);
+    must(fabric_system.query_qp(s->connection->qp, &attr, IBV_QP_TIMEOUT | IBV_QP_AV, &init) == 0);
     return attr;
 }
 

@@ -54,6 +54,12 @@ if grep -rnw --include='*.[ch]' 'sluice_msg' src/pool; then
     exit 1
 fi
 
+# What a session sends over now is asked by session_connection(); three files set it.
+if grep -rnE --include='*.[ch]' '(->|[.])connection\b' src | grep -vE '^src/(core/session.h|node/sessions.c|datapath/session/reap.c):'; then
+    echo "the connection of a session is reached without session_connection()"
+    exit 1
+fi
+
 # What a device has beyond verbs is asked by the calls of fast.h, which say what holds where it has none.
 if grep -rnE --include='*.[ch]' '(->|[.])fast\b' src | grep -v '^src/fabric/'; then
     echo "the table of fast.h is looked at above src/fabric"

@@ -224,7 +224,7 @@ void pair_raw_frame(struct side *side, const struct frame *f, size_t bytes) {
     frame_put(at, f);
     struct ibv_sge sge = {(uintptr_t)at, (uint32_t)bytes, msg->lkey};
     wr.sg_list = &sge;
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
 }
 
 sluice_msg *pair_forge(struct side *side, const struct frame *f, const void *payload,
@@ -233,14 +233,14 @@ sluice_msg *pair_forge(struct side *side, const struct frame *f, const void *pay
     sluice_msg *msg;
     assert_int_equal(sluice_alloc(side->node, 256, &msg), 0);
     uint8_t *at = msg->data - FRAME_BYTES;
-    post_header(s, at, f->type, f->flags, f->length, f->total);
+    post_header(s->connection, at, f->type, f->flags, f->length, f->total);
     memcpy(msg->data, payload, bytes);
     struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + f->length, msg->lkey};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->connection, s->connection->sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
     return msg;
 }
 
@@ -303,26 +303,26 @@ void pair_grant_all(struct pair *p, struct session *sender, struct session *rece
     struct session *r = receiver;
     struct sluice_loop *l = atomic_load(&r->loop);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (r->connection.credits.granted < r->connection.credits.max) {
-        uint32_t before = r->connection.credits.granted;
-        r->connection.credits.checked_ns = l->now_ns;
-        r->connection.credits.seen = r->connection.rx.sequence - r->connection.credits.granted;
+    while (r->connection->credits.granted < r->connection->credits.max) {
+        uint32_t before = r->connection->credits.granted;
+        r->connection->credits.checked_ns = l->now_ns;
+        r->connection->credits.seen = r->connection->rx.sequence - r->connection->credits.granted;
         credits_grow(l, r);
-        if (r->connection.credits.granted == before)
-            fail_msg("%u credits of %u, and no more", r->connection.credits.granted,
-                     r->connection.credits.max);
+        if (r->connection->credits.granted == before)
+            fail_msg("%u credits of %u, and no more", r->connection->credits.granted,
+                     r->connection->credits.max);
     }
     recv_queue_repost(l, r);
-    if (r->connection.rx.unreported > 0)
+    if (r->connection->rx.unreported > 0)
         assert_true(send_control(l, r, FRAME_CREDIT));
-    while (sender->connection.tx.credits <
-           r->connection.credits.granted - r->connection.credits.retained) {
+    while (sender->connection->tx.credits <
+           r->connection->credits.granted - r->connection->credits.retained) {
         pair_turn(p);
         if (env_now(&env_default) >= limit)
             fail_msg("%u credits of %u: %u kept, %u with the peer, %u owed, %u to be posted",
-                     sender->connection.tx.credits, r->connection.credits.granted,
-                     r->connection.credits.retained, r->connection.rx.granted,
-                     r->connection.rx.unreported, r->connection.rx.repost_count);
+                     sender->connection->tx.credits, r->connection->credits.granted,
+                     r->connection->credits.retained, r->connection->rx.granted,
+                     r->connection->rx.unreported, r->connection->rx.repost_count);
     }
 }
 

@@ -45,9 +45,9 @@ struct cm_owner *place_owner(struct visit *v, const struct place *place) {
     if (place->state == CM_LISTENING)
         return &cm_listener_at(cm, visit_listener_slot(v))->owner;
     if (!place->passive)
-        return &pair_session(&v->p.b)->connection.cm.owner;
+        return &pair_session(&v->p.b)->connection->cm.owner;
     /* The last dial's: a request of a dialer that is gone may still be on its way. */
-    const struct private_data_req *req = &pair_session(&v->p.b)->connection.cm.req;
+    const struct private_data_req *req = &pair_session(&v->p.b)->connection->cm.req;
     struct cm_conn *conn;
     cds_list_for_each_entry(conn, &cm->conns, link) {
         if (memcmp(conn->req.session_id, req->session_id, sizeof req->session_id) == 0)

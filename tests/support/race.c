@@ -41,7 +41,7 @@ int race_opened(void **state) {
 }
 
 struct cm_conn *race_conn(struct pair *p) {
-    return &pair_session(&p->b)->connection.cm;
+    return &pair_session(&p->b)->connection->cm;
 }
 
 void race_await(struct pair *p, unsigned asked) {

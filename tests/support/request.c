@@ -30,8 +30,8 @@ void pair_settle(struct pair *p) {
     do {
         pair_turn(p);
         assert_true(env_now(&env_default) < limit);
-    } while (a->connection.tx.sequence != b->connection.rx.sequence ||
-             b->connection.tx.sequence != a->connection.rx.sequence);
+    } while (a->connection->tx.sequence != b->connection->rx.sequence ||
+             b->connection->tx.sequence != a->connection->rx.sequence);
     pair_turns(p, 20);
 }
 

@@ -107,8 +107,8 @@ static sluice_node *watched_owner(struct cm_owner *owner) {
     bool dropped = !conn->passive &&
                    (owner->state == CM_RESOLVING_ADDR || owner->state == CM_RESOLVING_ROUTE ||
                     owner->state == CM_CREATING_QP || owner->state == CM_CONNECTING);
-    bool early = dropped ? conn->prepared && watched_state(s->connection.qp) > IBV_QPS_INIT
-                         : owner->state != CM_RELEASED || s->connection.qp;
+    bool early = dropped ? conn->prepared && watched_state(s->connection->qp) > IBV_QPS_INIT
+                         : owner->state != CM_RELEASED || s->connection->qp;
     if (early)
         atomic_fetch_add(&watched.too_early, 1);
     return s->node;

@@ -243,8 +243,8 @@ static void pop_notice(struct sluice_loop *l, struct session *s) {
 /* "Closed" is no failure, except to an application that dialed and whose session never came up. */
 static sluice_status status_of(const struct session *s) {
     sluice_status status = reason_status(s->close.reason);
-    bool refused =
-        status == SLUICE_OK && !s->connection.cm.passive && !s->announced && !s->close.hungup;
+    bool refused = status == SLUICE_OK && !session_connection(s)->cm.passive && !s->announced &&
+                   !s->close.hungup;
     return refused ? SLUICE_EREJECTED : status;
 }
 

@@ -134,7 +134,6 @@ struct sluice_loop {
     uint64_t credits_check_ns; /* the same of credits.c */
     uint64_t
         keepalive_check_ns; /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
-    uint8_t connections;    /* whose queue pairs were made here: the number of the last */
     uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */
     bool crowded;   /* events other than messages found no room: they come first in the next turn */
     bool slow_progress;       /* so slow that every turn looks at the clock */

@@ -59,7 +59,8 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
     if (item->verb == LOOP_MSG_DEVICE_LOST) {
         l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
-            if (s->state == SESSION_DRAINING && s->connection.qp && s->connection.rx.queue->srq)
+            if (s->state == SESSION_DRAINING && session_connection(s)->qp &&
+                session_connection(s)->rx.queue->srq)
                 srq_drain(l, s);
         return;
     }
@@ -141,7 +142,7 @@ static void poll_completions(struct sluice_loop *l) {
     }
     if (unlikely(n < 0))
         for (struct session *s = l->sessions; s; s = s->next)
-            if (s->connection.qp)
+            if (session_connection(s)->qp)
                 session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)-n,
                               "the completion queue cannot be polled");
 }
@@ -152,7 +153,7 @@ static void poll_completions(struct sluice_loop *l) {
  */
 static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
     struct session *s = msg->owner;
-    return !s || s->connection.cm.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
+    return !s || session_connection(s)->cm.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
 }
 
 /* The session of a receive. NULL: the completion needs no more work. */
@@ -180,8 +181,8 @@ static inline __attribute__((always_inline)) void fetch_session(const struct slu
         return;
     __builtin_prefetch(&s->loop);
     __builtin_prefetch(&s->ref);
-    __builtin_prefetch(&s->connection.qp);
-    __builtin_prefetch(&s->connection.rx);
+    __builtin_prefetch(&session_connection(s)->qp);
+    __builtin_prefetch(&session_connection(s)->rx);
 }
 
 /* Looks at polled completions until the caller's array is full; the rest waits. */
@@ -233,8 +234,8 @@ static void flush_dirty(struct sluice_loop *l) {
     while ((s = l->dirty)) {
         l->dirty = s->dirty_next;
         s->dirty = false;
-        if (s->connection.qp && (s->connection.rx.queue->repost || s->connection.rx.missing ||
-                                 s->connection.rx.granted < s->connection.credits.low))
+        struct connection *c = session_connection(s);
+        if (c->qp && (c->rx.queue->repost || c->recv.missing || c->rx.granted < c->credits.low))
             recv_queue_repost(l, s);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING) {
@@ -252,17 +253,18 @@ static unsigned retry(struct sluice_loop *l) {
             continue;
         s->retry = false;
         l->retries--;
-        uint32_t missing = s->connection.rx.missing;
+        struct connection *c = session_connection(s);
+        uint32_t missing = c->recv.missing;
         if (s->rx.held.head && s->announced) {
             count += receive_held(l, s);
             if (s->rx.held.head && !s->retry && !s->rx.held_pending)
                 event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
         }
-        if (s->connection.rx.missing)
+        if (c->recv.missing)
             recv_queue_repost(l, s);
-        count += missing - s->connection.rx.missing;
+        count += missing - c->recv.missing;
         count += rndv_goes_on(s);
-        if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->connection.sq.blocked)
+        if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || c->sq.blocked)
             loop_dirty(l, s);
         if (s->state == SESSION_GONE && !s->rx.held.head)
             event_notice(l, s, NOTICE_CLOSED);

@@ -78,7 +78,7 @@ static void channel_failed(struct sluice_loop *l, int error) {
         break;
     case EVENT_SOURCE_LASTS:
         for (struct session *s = l->sessions; s && !l->lost; s = s->next)
-            if (s->connection.qp)
+            if (session_connection(s)->qp)
                 session_close(l, s, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
                               "completion events cannot be fetched");
         break;

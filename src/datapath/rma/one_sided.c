@@ -47,8 +47,8 @@ static bool is_read(const struct operation *op) {
 
 /* READs and atomics of ours the peer serves at a time: `in` and `out` are the listener's. */
 static uint32_t depth_of(const struct session *s) {
-    return s->connection.cm.passive ? s->connection.cm.rep.depth_out
-                                    : s->connection.cm.rep.depth_in;
+    const struct connection *c = session_connection(s);
+    return c->cm.passive ? c->cm.rep.depth_out : c->cm.rep.depth_in;
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -57,9 +57,10 @@ static uint32_t depth_of(const struct session *s) {
 static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                struct sluice_msg *msg, enum ibv_wr_opcode opcode, uint64_t addr,
                                uint32_t bytes, uint32_t lkey) {
+    struct connection *c = session_connection(s);
     struct operation *op = operation_of(msg);
     bool sends = opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE;
-    bool inlined = sends && bytes > 0 && bytes <= s->connection.sq.inline_max;
+    bool inlined = sends && bytes > 0 && bytes <= c->sq.inline_max;
     l->send_sge[batch->count][0] = (struct ibv_sge){addr, bytes, lkey};
     struct ibv_send_wr *wr =
         wr_batch_add(l, s, batch, bytes > 0 ? 1 : 0, inlined ? IBV_SEND_INLINE : 0);
@@ -67,7 +68,7 @@ static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct 
     wr_batch_entry(s, msg, 0, SQ_ONE_SIDED);
     op->transfer.posted++;
     op->transfer.begun = true;
-    s->connection.rma.posted++;
+    c->rma.posted++;
     batch->frameless += opcode != IBV_WR_SEND;
     batch->waited_for = true;
     if (!is_read(op)) {
@@ -75,9 +76,9 @@ static struct ibv_send_wr *add(struct sluice_loop *l, struct session *s, struct 
         return wr;
     }
     /* The next one waits for this one's place. */
-    s->connection.rma.reads++;
+    c->rma.reads++;
     wr->send_flags |= IBV_SEND_SIGNALED;
-    s->connection.sq.unsignalled = 0;
+    c->sq.unsignalled = 0;
     batch->waited_for = false;
     return wr;
 }
@@ -109,7 +110,7 @@ static void close_sink(const struct session *s, struct operation *op) {
 static enum build_result no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     l->totals.alloc_stalls++;
     l->totals_moved = true;
-    if (s->connection.rma.reads > 0)
+    if (session_connection(s)->rma.reads > 0)
         return BUILD_NONE;
     msg_queue_pop(&s->tx.queue);
     finish_unsent(l, s, msg, SLUICE_ENOMEM);
@@ -120,22 +121,23 @@ static enum build_result no_sink(struct sluice_loop *l, struct session *s, struc
 
 /* Where a READ may deliver wrong bytes when some of its packets are lost, each has one packet. */
 void one_sided_up(struct session *s) {
-    enum ibv_mtu mtu = s->connection.cm.rtr.path_mtu;
+    struct connection *c = session_connection(s);
+    enum ibv_mtu mtu = c->cm.rtr.path_mtu;
     bool alone = s->node->traits.reads_unsafe && mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
-    s->connection.rma.read_bytes = alone ? PACKET(mtu) : CHUNK;
+    c->rma.read_bytes = alone ? PACKET(mtu) : CHUNK;
 }
 
 static uint32_t chunk_bytes(const struct session *s, const struct operation *op) {
-    return op->code == OPERATION_GET ? s->connection.rma.read_bytes : CHUNK;
+    return op->code == OPERATION_GET ? session_connection(s)->rma.read_bytes : CHUNK;
 }
 
 /* The next chunk of a put or a get. */
 static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
                                      struct wr_batch *batch, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     struct operation *op = operation_of(msg);
     bool get = op->code == OPERATION_GET, large = msg->size > LARGE;
-    if ((large && s->connection.rma.large >= LARGE_MAX) ||
-        (get && s->connection.rma.reads >= depth_of(s)))
+    if ((large && c->rma.large >= LARGE_MAX) || (get && c->rma.reads >= depth_of(s)))
         return BUILD_NONE;
     uint64_t left = msg->size - msg->tx.sent;
     uint32_t most = chunk_bytes(s, op), bytes = left < most ? (uint32_t)left : most;
@@ -151,7 +153,7 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
             op->local + msg->tx.sent, bytes, lkey);
     wr->wr.rdma.remote_addr = op->remote + msg->tx.sent;
     wr->wr.rdma.rkey = op->rkey;
-    s->connection.rma.large += large;
+    c->rma.large += large;
     msg->tx.sent += bytes;
     if (bytes < left || op->code == OPERATION_NOTIFY)
         return BUILD_PARTIAL;
@@ -161,18 +163,19 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
 
 static enum build_result build_notify(struct sluice_loop *l, struct session *s,
                                       struct wr_batch *batch, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     struct operation *op = operation_of(msg);
     if (msg->tx.sent < msg->size)
         return build_chunk(l, s, batch, msg);
-    if (s->connection.tx.credits <= s->connection.tx.reserve) {
-        l->totals.credit_stalls += !s->connection.tx.stalled;
-        s->connection.tx.stalled = true;
+    if (c->tx.credits <= c->tx.reserve) {
+        l->totals.credit_stalls += !c->tx.stalled;
+        c->tx.stalled = true;
         return BUILD_NONE;
     }
     uint8_t *at = msg->data - FRAME_BYTES;
-    s->connection.tx.sequence++;
-    post_header(s, at, FRAME_NOTIFY, 0, 0, op->compare_add);
-    s->connection.tx.credits--;
+    c->tx.sequence++;
+    post_header(c, at, FRAME_NOTIFY, 0, 0, op->compare_add);
+    c->tx.credits--;
     op->transfer.whole = op->notified = true;
     add(l, s, batch, msg, IBV_WR_SEND, (uintptr_t)at, FRAME_BYTES, msg->lkey);
     return BUILD_DONE;
@@ -181,7 +184,7 @@ static enum build_result build_notify(struct sluice_loop *l, struct session *s,
 static enum build_result build_atomic(struct sluice_loop *l, struct session *s,
                                       struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
-    if (s->connection.rma.reads >= depth_of(s))
+    if (session_connection(s)->rma.reads >= depth_of(s))
         return BUILD_NONE;
     struct ibv_send_wr *wr =
         add(l, s, batch, msg,
@@ -198,7 +201,7 @@ static enum build_result build_atomic(struct sluice_loop *l, struct session *s,
 /* It is no work request: it ends, and leaves the queue, as soon as nothing before it is left. */
 static enum build_result build_fence(struct sluice_loop *l, struct session *s,
                                      struct sluice_msg *msg) {
-    if (s->connection.rma.posted > 0)
+    if (session_connection(s)->rma.posted > 0)
         return BUILD_NONE;
     msg_queue_pop(&s->tx.queue);
     finish_unsent(l, s, msg, SLUICE_OK);
@@ -254,14 +257,15 @@ bool transfer_cut(struct sluice_msg *msg, sluice_status *status) {
 
 void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                          sluice_status status) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct operation *op = operation_of(msg);
     bool first = op->transfer.status == SLUICE_OK;
-    s->connection.rma.posted--;
-    s->connection.rma.reads -= is_read(op);
+    c->rma.posted--;
+    c->rma.reads -= is_read(op);
     close_sink(s, op);
     /* In order: the frame behind a put completes last. */
-    s->connection.rma.large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
+    c->rma.large -= msg->size > LARGE && !(op->notified && op->transfer.posted == 1);
     /* Never posted, but other parts of it were. */
     bool alone = op->transfer.posted == 1 && msg->tx.sent <= chunk_bytes(s, op) &&
                  !(op->notified && msg->size > 0);
@@ -337,7 +341,7 @@ static int fits(const struct session *s, const void *arg) {
     if (op->region && op->region->node != s->node)
         return SLUICE_EINVAL;
     bool atomic = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
-    if (atomic && (s->connection.lacks & FABRIC_LACKS_ATOMICS))
+    if (atomic && (session_connection(s)->lacks & FABRIC_LACKS_ATOMICS))
         return SLUICE_EDEVICE;
     if (is_read(op) && depth_of(s) == 0)
         return SLUICE_EDEVICE; /* one of the two devices serves none, or does none */

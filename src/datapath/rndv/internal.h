@@ -188,7 +188,7 @@ uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t 
                     uint32_t max, struct ibv_sge out[2], unsigned *count);
 /* How much of `bytes` the request at `offset` moves. */
 static inline uint32_t rndv_chunk(const struct session *s, uint64_t bytes, uint64_t offset) {
-    uint32_t most = s->connection.copies ? RNDV_CHUNK_COPIED : RNDV_CHUNK;
+    uint32_t most = session_connection(s)->copies ? RNDV_CHUNK_COPIED : RNDV_CHUNK;
     return bytes - offset < most ? (uint32_t)(bytes - offset) : most;
 }
 

@@ -59,15 +59,15 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
 
 /* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
 static uint64_t owed(const struct session *s) {
+    const struct connection *c = session_connection(s);
     const struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
-    if (s->connection.rx.granted < 2 && s->connection.credits.retained > 0)
+    if (c->rx.granted < 2 && c->credits.retained > 0)
         return 0; /* nor is it while the application keeps its credits */
     if (s->rx.partial && !s->rx.held.head)
         return s->rx.partial->size;
     while (a && a->state == RNDV_RX_DONE)
         a = a->next;
-    if (a &&
-        (a->state == RNDV_RX_MOVES || (a->state == RNDV_RX_BEGINS && s->connection.tx.credits < 2)))
+    if (a && (a->state == RNDV_RX_MOVES || (a->state == RNDV_RX_BEGINS && c->tx.credits < 2)))
         return a->bytes;
     return 0;
 }
@@ -134,7 +134,7 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes) {
 static struct landing_peer *peer_of(struct sluice_loop *l, struct session *s) {
     if (!s->landing.peer) {
         /* Fragments that were held may be put together when the queue pair is gone. */
-        struct ibv_qp *qp = s->connection.qp;
+        struct ibv_qp *qp = session_connection(s)->qp;
         uint64_t number = qp ? fabric_peer_number(l->node->fabric, qp) : 0;
         s->landing.peer = landing_peer_get(&l->node->landing_peers, number, s->peer.address);
     }

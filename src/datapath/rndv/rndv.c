@@ -36,15 +36,16 @@
 #define SWITCH_OTHER UINT64_MAX
 
 uint64_t rndv_threshold(const struct session *s) {
+    const struct connection *c = session_connection(s);
     const struct node_options *options = &s->node->options;
     uint64_t above = options->rendezvous_bytes;
     if (options->without & WITHOUT_RENDEZVOUS)
         return UINT64_MAX;
-    if (above == 0 && s->connection.shares && options->rendezvous == SLUICE_RENDEZVOUS_AUTO)
+    if (above == 0 && c->shares && options->rendezvous == SLUICE_RENDEZVOUS_AUTO)
         above = SWITCH_SHARED;
     else if (above == 0 && !s->node->traits.exact_windows)
         above = SWITCH_OTHER;
-    else if (above == 0 && s->connection.copies)
+    else if (above == 0 && c->copies)
         above = SWITCH_COPIED;
     else if (above == 0)
         above = s->info.transport == SLUICE_TRANSPORT_TCP ? SWITCH_TCP : SWITCH_NIC;
@@ -52,7 +53,7 @@ uint64_t rndv_threshold(const struct session *s) {
 }
 
 uint64_t rndv_rpc_threshold(const struct session *s) {
-    bool agreed = s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_PIECES;
+    bool agreed = session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES;
     return agreed && rndv_alone_max(s) > 0 ? s->tx.rndv_above : s->tx.frame_payload;
 }
 
@@ -70,15 +71,15 @@ static bool is_rpc(const struct sluice_msg *msg) {
 
 /* There are credits and room for all of its fragments, so that it does not stop in the middle. */
 static bool is_covered(const struct session *s, const struct sluice_msg *msg) {
-    const struct connection *c = &s->connection;
+    const struct connection *c = session_connection(s);
     uint64_t bytes = msg->size + (is_rpc(msg) ? FRAME_WHOLE_BYTES : 0);
     uint64_t frames = (bytes + s->tx.frame_payload - 1) / s->tx.frame_payload;
-    return frames + c->tx.reserve < c->tx.credits && frames + sq_used(s) <= c->sq.limit;
+    return frames + c->tx.reserve < c->tx.credits && frames + sq_used(c) <= c->sq.limit;
 }
 
 /* The peer has all that was sent, which its last frame said, and nothing waits behind the message. */
 static bool is_alone(const struct session *s, const struct sluice_msg *msg) {
-    const struct connection *c = &s->connection;
+    const struct connection *c = session_connection(s);
     return c->tx.acked == c->tx.sequence && !msg->next && !(s->rndv && s->rndv->out_count > 0);
 }
 
@@ -98,9 +99,9 @@ bool rndv_wanted(const struct session *s, const struct sluice_msg *msg) {
 }
 
 uint32_t rndv_depth(const struct session *s) {
+    const struct connection *c = session_connection(s);
     /* The record's depths are the listener's point of view. */
-    uint32_t depth =
-        s->connection.cm.passive ? s->connection.cm.rep.depth_out : s->connection.cm.rep.depth_in;
+    uint32_t depth = c->cm.passive ? c->cm.rep.depth_out : c->cm.rep.depth_in;
     return depth ? depth : 1;
 }
 
@@ -113,17 +114,17 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
 }
 
 uint32_t rndv_numbers(const struct session *s) {
-    bool agreed = s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS;
+    bool agreed = session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS;
     return agreed ? RNDV_NUMBERS : RNDV_NUMBERS_FEW;
 }
 
 bool rndv_agreed_answers(const struct session *s) {
-    return s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS;
+    return session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS;
 }
 
 bool rndv_agreed_copy(const struct session *s) {
     return s->node->traits.shares &&
-           (s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
+           (session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
 }
 
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
@@ -143,20 +144,21 @@ struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
 /* ---- posting --------------------------------------------------------------------------------- */
 
 bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (batch->count == LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
-    if (sq_used(s) < s->connection.sq.limit && s->state <= SESSION_FLUSHING)
+    if (sq_used(c) < c->sq.limit && s->state <= SESSION_FLUSHING)
         return true;
     session_block(s);
     return false;
 }
 
 bool rndv_room_control(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     /* The frame that takes the last credit must return some, or both sides could be without. */
-    if (s->connection.tx.credits > 1 ||
-        (s->connection.tx.credits == 1 && s->connection.rx.unreported > 0))
+    if (c->tx.credits > 1 || (c->tx.credits == 1 && c->rx.unreported > 0))
         return rndv_room(l, s, batch);
     session_block(s);
     return false;
@@ -188,6 +190,7 @@ void rndv_post_mw(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 
 bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct frame f, const uint64_t *payload) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     uint32_t lkey;
     uint8_t *at = wr_batch_header(l, s, &lkey);
@@ -196,12 +199,12 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
     uint32_t bytes = FRAME_BYTES + f.length;
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, lkey};
     struct ibv_send_wr *wr =
-        wr_batch_add(l, s, batch, 1, bytes <= s->connection.sq.inline_max ? IBV_SEND_INLINE : 0);
-    post_header(s, at, f.type, f.flags, f.length, f.total);
+        wr_batch_add(l, s, batch, 1, bytes <= c->sq.inline_max ? IBV_SEND_INLINE : 0);
+    post_header(c, at, f.type, f.flags, f.length, f.total);
     if (f.length > 0)
         memcpy(at + FRAME_BYTES, payload, f.length);
     if (!(f.flags & FRAME_RESERVED))
-        s->connection.tx.credits--;
+        c->tx.credits--;
     wr_batch_entry(s, NULL, 0, SQ_RNDV);
     wr_batch_signal(s, batch, wr);
     return true;
@@ -210,9 +213,9 @@ bool rndv_post_frame(struct sluice_loop *l, struct session *s, struct wr_batch *
 bool rndv_post_words(struct sluice_loop *l, struct session *s, struct frame f,
                      const uint64_t *payload) {
     loop_assert_inside(l);
-    struct connection *c = &s->connection;
+    struct connection *c = session_connection(s);
     uint64_t words[FABRIC_WORDS];
-    if (!c->shares || sq_used(s) >= c->sq.quick || FRAME_BYTES + f.length > c->sq.inline_max ||
+    if (!c->shares || sq_used(c) >= c->sq.quick || FRAME_BYTES + f.length > c->sq.inline_max ||
         !c->sq.headers) /* whose memory the first frame asks for, and not one that comes late */
         return false;
     bool signalled = c->sq.unsignalled + 1 >= c->sq.signal_every;
@@ -223,10 +226,10 @@ bool rndv_post_words(struct sluice_loop *l, struct session *s, struct frame f,
     if (f.length > 0)
         memcpy(words + FRAME_BYTES / sizeof *words, payload, f.length);
     if (fabric_post_words(s->node->fabric, c->qp, words, (FRAME_BYTES + f.length) / sizeof *words,
-                          signalled, wr_send_id(s, c->sq.tail)) != 0)
+                          signalled, wr_send_id(c, c->sq.tail)) != 0)
         return false;
     wr_batch_entry(s, NULL, 0, SQ_RNDV);
-    post_header_sent(s);
+    post_header_sent(c);
     c->tx.sequence = f.sequence;
     c->tx.credits--;
     c->sq.unsignalled = signalled ? 0 : c->sq.unsignalled + 1;
@@ -256,14 +259,15 @@ uint32_t rndv_slice(const struct iov_part *parts, uint32_t part_count, uint64_t 
 }
 
 static void move(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     struct wr_batch batch;
-    uint32_t bytes = s->connection.copies ? RNDV_SHARE_COPIED : RNDV_SHARE;
-    s->rndv->todo = s->rndv->goes_on = s->connection.sq.blocked = false;
+    uint32_t bytes = c->copies ? RNDV_SHARE_COPIED : RNDV_SHARE;
+    s->rndv->todo = s->rndv->goes_on = c->sq.blocked = false;
     wr_batch_begin(&batch);
     rndv_rx_flush(l, s, &batch, &bytes);
     rndv_tx_flush(l, s, &batch, &bytes);
     wr_batch_post(l, s, &batch);
-    s->rndv->todo |= s->connection.sq.blocked;
+    s->rndv->todo |= c->sq.blocked;
 }
 
 /*
@@ -272,10 +276,10 @@ static void move(struct sluice_loop *l, struct session *s) {
  * that for ever; so the listener does it only if it keeps one itself, and the dialer in any case.
  */
 static bool credit_due(const struct session *s) {
+    const struct connection *c = session_connection(s);
     const struct rndv *r = s->rndv;
-    return (r->ready > 0 || r->out_writes > 0) && s->connection.rx.granted <= 1 &&
-           s->connection.rx.unreported > 0 &&
-           s->connection.tx.credits >= (s->connection.cm.passive ? 2 : 1);
+    return (r->ready > 0 || r->out_writes > 0) && c->rx.granted <= 1 && c->rx.unreported > 0 &&
+           c->tx.credits >= (c->cm.passive ? 2 : 1);
 }
 
 void rndv_flush(struct sluice_loop *l, struct session *s) {

@@ -20,8 +20,8 @@ static int copy_part(struct sluice_loop *l, struct session *s, struct rndv_rx *a
     uint32_t lkey;
     uint8_t *at = rndv_rx_place(a, &lkey) + a->offset;
     struct ibv_sge to = {(uintptr_t)at, bytes, lkey};
-    int error =
-        fabric_fetch(l->node->fabric, s->connection.qp, a->rkey, a->address + a->offset, &to);
+    int error = fabric_fetch(l->node->fabric, session_connection(s)->qp, a->rkey,
+                             a->address + a->offset, &to);
     a->offset += error == 0 ? bytes : 0;
     return error;
 }

@@ -16,7 +16,7 @@
 #include "fabric/fast.h"
 
 static unsigned way_of(const struct session *s) {
-    if (s->connection.lacks & FABRIC_LACKS_IMMEDIATE)
+    if (session_connection(s)->lacks & FABRIC_LACKS_IMMEDIATE)
         return RNDV_BY_READ;
     switch ((sluice_rendezvous)s->node->options.rendezvous) {
     case SLUICE_RENDEZVOUS_READ:
@@ -31,7 +31,7 @@ static unsigned way_of(const struct session *s) {
 
 /* Where announcements travel, more of them keep the READs going; where they do not, more only leave the cache. */
 static struct rndv_tx *free_number(const struct session *s, struct rndv *r) {
-    uint32_t most = s->connection.copies ? RNDV_NUMBERS_FEW : rndv_numbers(s);
+    uint32_t most = session_connection(s)->copies ? RNDV_NUMBERS_FEW : rndv_numbers(s);
     uint32_t numbers = r->out_in[RNDV_TX_FREE] & (UINT32_MAX >> (RNDV_NUMBERS - most));
     return numbers ? &r->out[__builtin_ctz(numbers)] : NULL;
 }
@@ -44,12 +44,13 @@ static enum frame_type type_of(const struct sluice_msg *msg) {
 
 /* Two requests; a credit there is. */
 static bool may_send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     uint32_t lkey;
     if (batch->count + 2 > LOOP_WR_BATCH) {
         loop_dirty(l, s); /* with the next batch, in this turn still */
         return false;
     }
-    return sq_used(s) + 2 <= s->connection.sq.limit && wr_batch_header(l, s, &lkey) != NULL;
+    return sq_used(c) + 2 <= c->sq.limit && wr_batch_header(l, s, &lkey) != NULL;
 }
 
 /* Where the peer finds the bytes, unless they are written to it. */
@@ -73,17 +74,18 @@ static uint64_t first_word(const struct rndv *r, const struct rndv_tx *d, enum f
 
 static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      const struct rndv_tx *d, struct rts_place place, uint64_t total) {
+    struct connection *c = session_connection(s);
     uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
         first_word(s->rndv, d, type_of(d->msg), place.key),
         htole64(place.at),
         htole64(total),
         htole64(rndv_answer_take(l, s)),
     };
-    s->connection.tx.sequence++;
+    c->tx.sequence++;
     /* Room for its header was made sure of. */
     rndv_post_frame(l, s, batch, header_of(d->msg), payload);
     /* The window is taken back behind it: by then it is acknowledged, and has not to be asked for. */
-    batch->waited_for |= d->way == RNDV_BY_READ && !s->connection.copies;
+    batch->waited_for |= d->way == RNDV_BY_READ && !c->copies;
 }
 
 /*
@@ -100,8 +102,9 @@ static struct mw_bytes readable(const struct sluice_msg *msg, const struct iov_p
 
 /* Without a key, where the peer has this memory mapped. */
 static bool may_copy(const struct session *s, const struct mw_bytes *of, struct rts_place *place) {
-    return s->connection.shares && s->node->options.rendezvous == SLUICE_RENDEZVOUS_AUTO &&
-           fabric_share(s->node->fabric, s->connection.qp, of->mr, of->addr, of->bytes, &place->key,
+    const struct connection *c = session_connection(s);
+    return c->shares && s->node->options.rendezvous == SLUICE_RENDEZVOUS_AUTO &&
+           fabric_share(s->node->fabric, c->qp, of->mr, of->addr, of->bytes, &place->key,
                         &place->at);
 }
 
@@ -145,12 +148,13 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
 }
 
 bool rndv_announce(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
     struct rndv_tx *d = r ? free_number(s, r) : NULL;
     struct mw_bytes of = readable(msg, NULL);
     struct rts_place place;
-    ASSERT(!s->tx.queue.head && s->connection.tx.credits > s->connection.tx.reserve);
+    ASSERT(!s->tx.queue.head && c->tx.credits > c->tx.reserve);
     if (!d || !may_copy(s, &of, &place))
         return false;
     d->way = RNDV_BY_COPY;
@@ -173,7 +177,8 @@ enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr
 }
 
 bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count) {
-    return !(s->connection.lacks & FABRIC_LACKS_IMMEDIATE) || (count == 1 && parts->region);
+    return !(session_connection(s)->lacks & FABRIC_LACKS_IMMEDIATE) ||
+           (count == 1 && parts->region);
 }
 
 enum build_result rndv_build_iov(struct sluice_loop *l, struct session *s, struct wr_batch *batch,

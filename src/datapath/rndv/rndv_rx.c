@@ -115,7 +115,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
     if (way != RNDV_BY_READ && (way != RNDV_BY_COPY || !rndv_agreed_copy(s)) &&
         (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
         return "an RTS of an unknown way";
-    if (way == RNDV_BY_WRITE && (s->connection.lacks & FABRIC_LACKS_IMMEDIATE))
+    if (way == RNDV_BY_WRITE && (session_connection(s)->lacks & FABRIC_LACKS_IMMEDIATE))
         return "an RTS of a way that these devices do not have";
     if ((type == FRAME_DATA && word[2]) || word[4])
         return "an RTS with content that its type does not have";
@@ -269,6 +269,7 @@ static struct mw *free_mw(struct rndv *r) {
 /* WRITE: a key for exactly these bytes, and the peer is told. */
 static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                      struct rndv_rx *a) {
+    struct connection *c = session_connection(s);
     struct rndv *r = s->rndv;
     struct mw *window = free_mw(r);
     struct ibv_send_wr wr;
@@ -280,7 +281,7 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
         wr_batch_post(l, s, batch);
     if (!rndv_room_control(l, s, batch))
         return false;
-    if (sq_used(s) + 2 > s->connection.sq.limit || !wr_batch_header(l, s, &lkey)) {
+    if (sq_used(c) + 2 > c->sq.limit || !wr_batch_header(l, s, &lkey)) {
         session_block(s);
         return false;
     }

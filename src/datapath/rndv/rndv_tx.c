@@ -46,12 +46,14 @@ static struct rndv_tx *oldest(struct rndv *r, uint32_t numbers) {
  * announcement sets one aside.
  */
 static void reserve(struct session *s, struct rndv_tx *d) {
+    struct connection *c = session_connection(s);
     d->reserves = d->way == RNDV_BY_WRITE;
-    s->connection.tx.reserve = (uint8_t)(s->connection.tx.reserve + d->reserves);
+    c->tx.reserve = (uint8_t)(c->tx.reserve + d->reserves);
 }
 
 static void unreserve(struct session *s, struct rndv_tx *d) {
-    s->connection.tx.reserve = (uint8_t)(s->connection.tx.reserve - d->reserves);
+    struct connection *c = session_connection(s);
+    c->tx.reserve = (uint8_t)(c->tx.reserve - d->reserves);
     d->reserves = false;
 }
 
@@ -238,10 +240,11 @@ static unsigned slice(const struct session *s, const struct rndv_tx *d, struct i
 /* False: credits, room or this turn's share are used up. */
 static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                        struct rndv_tx *d, uint32_t *left) {
+    struct connection *c = session_connection(s);
     while (d->state == RNDV_TX_WRITING) {
         uint32_t bytes;
         /* One credit stays: a WRITE returns none, and both sides could be without. */
-        if (*left == 0 || s->connection.tx.credits < 2) {
+        if (*left == 0 || c->tx.credits < 2) {
             session_block(s);
             return false;
         }
@@ -263,7 +266,7 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         *left -= bytes < *left ? bytes : *left;
         if (last) {
             wr->imm_data = htobe32((uint32_t)(d - s->rndv->out));
-            s->connection.tx.credits--;
+            c->tx.credits--;
             unreserve(s, d);
             batch->frameless--; /* the peer hears of this one */
             set_state(s->rndv, d, RNDV_TX_WRITTEN);

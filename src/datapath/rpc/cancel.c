@@ -22,6 +22,7 @@
 #include "core/forked.h"
 
 void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct rpc_client *r = rpc_client_of(s);
     for (uint32_t i = 0; i < r->limit && s->rpc.cancels > 0; i++) {
@@ -29,8 +30,7 @@ void rpc_cancel_flush(struct sluice_loop *l, struct session *s) {
         if (!pending->cancel_due)
             continue;
         /* It may return no credit, so unlike CREDIT it must leave some. */
-        if (s->connection.tx.credits <= s->connection.tx.reserve ||
-            sq_used(s) >= s->connection.sq.limit)
+        if (c->tx.credits <= c->tx.reserve || sq_used(c) >= c->sq.limit)
             return;
         pending->cancel_due = false;
         s->rpc.cancels--;

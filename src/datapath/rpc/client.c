@@ -219,9 +219,10 @@ static inline void window_back(struct sluice_loop *l, struct session *s,
 /* A fragment of one that does not fit a frame. A reply began only with the credits for all of it. */
 static enum build_result build_fragment(struct sluice_loop *l, struct session *s,
                                         struct wr_batch *batch, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     uint64_t total = 0;
     uint32_t lkey;
-    if (msg->kind == MSG_REPLY && s->connection.tx.credits <= s->connection.tx.reserve) {
+    if (msg->kind == MSG_REPLY && c->tx.credits <= c->tx.reserve) {
         session_block(s);
         return BUILD_NONE;
     }
@@ -233,6 +234,7 @@ static enum build_result build_fragment(struct sluice_loop *l, struct session *s
 
 enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                    struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     uint64_t total;
     if (unlikely(msg->size > s->tx.frame_payload))
@@ -243,18 +245,18 @@ enum build_result rpc_client_build(struct sluice_loop *l, struct session *s, str
     bool reply = msg->kind == MSG_REPLY;
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
     uint8_t *at = msg->data - FRAME_BYTES;
-    bool inlined = bytes <= s->connection.sq.inline_max;
+    bool inlined = bytes <= c->sq.inline_max;
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, bytes, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->connection.tx.sequence++;
+    c->tx.sequence++;
     if (reply) {
-        post_header(s, at, FRAME_REPLY, FRAME_RESERVED, size, total);
+        post_header(c, at, FRAME_REPLY, FRAME_RESERVED, size, total);
         wr_batch_entry(s, inlined ? NULL : msg, wr_batch_counted(msg), SQ_MESSAGE);
         if (inlined)
             batch->done[batch->done_count++] = msg;
     } else {
-        post_header(s, at, FRAME_REQUEST, 0, size, total);
-        s->connection.tx.credits--;
+        post_header(c, at, FRAME_REQUEST, 0, size, total);
+        c->tx.credits--;
         wr_batch_entry(s, inlined ? NULL : msg, msg->tx.id, SQ_REQUEST);
         if (inlined)
             msg->flags &= (uint16_t)~MSG_BUSY;

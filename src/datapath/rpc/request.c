@@ -17,14 +17,14 @@
 /* Into a frame that lies open; false: nothing happened, and send_submit() has to look. */
 static inline bool request_framed(struct sluice_loop *l, struct session *s, uint64_t id,
                                   struct sluice_msg *msg, uint64_t tag, bool more) {
+    struct connection *c = session_connection(s);
     struct rpc_client *r = rpc_client_of(s);
     uint64_t bytes = msg->size;
     uint32_t at;
     if (unlikely(!r || r->free_count == 0 || rpc_client_accepted(r) >= r->limit ||
                  !framed_fits(s, id, msg->size) || msg->state != MSG_APP ||
                  !framed_may_take(l, msg) || !framed_has_room(s, bytes) ||
-                 s->connection.tx.credits <=
-                     s->connection.tx.reserve)) /* one that is not to go yet can be given up */
+                 c->tx.credits <= c->tx.reserve)) /* one that is not to go yet can be given up */
         return false;
     struct sluice_msg *frame = framed_place(l, s, &s->tx.queue, (uint32_t)bytes, more, &at);
     if (unlikely(!frame || !credits_reserve(l, s)))

@@ -98,15 +98,16 @@ static void make_due(struct rpc_server *v, uint32_t index, uint32_t code) {
 
 static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                          struct rpc_inbound *inbound) {
+    struct connection *c = session_connection(s);
     uint32_t lkey;
     uint8_t *at = wr_batch_header(l, s, &lkey);
     if (!at)
         return false;
-    bool inlined = s->connection.sq.inline_max >= FRAME_BYTES;
+    bool inlined = c->sq.inline_max >= FRAME_BYTES;
     l->send_sge[batch->count][0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->connection.tx.sequence++;
-    post_header(s, at, FRAME_REPLY, FRAME_RESERVED, 0, inbound->id | (uint64_t)inbound->code << 32);
+    c->tx.sequence++;
+    post_header(c, at, FRAME_REPLY, FRAME_RESERVED, 0, inbound->id | (uint64_t)inbound->code << 32);
     wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
     wr_batch_signal(s, batch, wr);
     atomic_store_explicit(&inbound->word, 0, memory_order_relaxed);
@@ -114,13 +115,14 @@ static bool build_answer(struct sluice_loop *l, struct session *s, struct wr_bat
 }
 
 void rpc_server_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct rpc_server *v = rpc_server_of(s);
     for (uint32_t i = 0; i < RPC_IDS_MAX / 64; i++) {
         uint64_t due = atomic_load_explicit(&v->due[i], memory_order_acquire);
         for (; due; due &= due - 1) {
             uint32_t bit = (uint32_t)__builtin_ctzll(due);
-            if (batch->count == LOOP_WR_BATCH || sq_used(s) >= s->connection.sq.limit ||
+            if (batch->count == LOOP_WR_BATCH || sq_used(c) >= c->sq.limit ||
                 !build_answer(l, s, batch, &v->inbound[i * 64 + bit]))
                 return;
             atomic_fetch_and_explicit(&v->due[i], ~(1ull << bit), memory_order_relaxed);
@@ -142,7 +144,7 @@ static void answer_now(struct sluice_loop *l, struct session *s, struct rpc_serv
 }
 
 static bool says_ended(const struct session *s) {
-    return s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_ENDED;
+    return session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_ENDED;
 }
 
 void rpc_server_hungup(struct sluice_loop *l, struct session *s) {

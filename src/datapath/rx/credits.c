@@ -34,59 +34,61 @@
 #define RESERVE_STEP 8u
 
 static uint32_t kept(const struct session *s) {
-    return (int32_t)s->connection.credits.retained > 0 ? s->connection.credits.retained : 0;
+    const struct connection *c = session_connection(s);
+    return (int32_t)c->credits.retained > 0 ? c->credits.retained : 0;
 }
 
 /* The credits that are not withheld. One frame can bring many messages: the two a peer keeps back stay its own. */
 static uint32_t available(const struct session *s) {
+    const struct connection *c = session_connection(s);
     uint32_t count = kept(s);
-    return s->connection.credits.granted > count + CREDIT_RESERVE
-               ? s->connection.credits.granted - count
-               : CREDIT_RESERVE;
+    return c->credits.granted > count + CREDIT_RESERVE ? c->credits.granted - count
+                                                       : CREDIT_RESERVE;
 }
 
 /* Kept messages leave the peer no credit to use, and there is more to grant. */
 static bool starved(const struct session *s) {
-    return available(s) <= CREDIT_RESERVE &&
-           s->connection.credits.granted < s->connection.credits.max;
+    const struct connection *c = session_connection(s);
+    return available(s) <= CREDIT_RESERVE && c->credits.granted < c->credits.max;
 }
 
 bool credits_update_due(const struct session *s) {
+    const struct connection *c = session_connection(s);
     uint32_t all = available(s);
-    if (s->connection.rx.unreported == 0)
+    if (c->rx.unreported == 0)
         return false;
     /* Half of them; or the peer has nearly none, because others wait with the frames they hold. */
-    bool half = s->connection.rx.unreported * 2 >= all &&
-                (all > CREDIT_RESERVE || s->connection.rx.unreported >= CREDIT_RESERVE);
-    return half || s->connection.credits.update_due ||
-           (s->connection.rx.granted <= 1 && s->connection.rx.unreported >= 2) ||
-           (all <= CREDITS_INITIAL - 1 && s->connection.rx.updated != s->connection.rx.sequence);
+    bool half =
+        c->rx.unreported * 2 >= all && (all > CREDIT_RESERVE || c->rx.unreported >= CREDIT_RESERVE);
+    return half || c->credits.update_due || (c->rx.granted <= 1 && c->rx.unreported >= 2) ||
+           (all <= CREDITS_INITIAL - 1 && c->rx.updated != c->rx.sequence);
 }
 
 /* Sets the values that depend on `credits.granted` and on kept messages. */
 void credits_changed(struct session *s) {
+    struct connection *c = session_connection(s);
     uint32_t all = available(s);
-    uint32_t batch = s->connection.credits.granted < 16 ? 2 : s->connection.credits.granted / 8;
+    uint32_t batch = c->credits.granted < 16 ? 2 : c->credits.granted / 8;
     /* The credits that the peer may use, without the two it keeps back, must come to be half of all, though less
      * than a batch of them waits. */
     bool single = all < 2 * batch + 2 || (s->node->options.without & WITHOUT_WC_BATCH);
-    s->connection.rx.repost_batch = single ? 1 : batch;
-    s->connection.credits.low = s->connection.credits.granted < s->connection.credits.max &&
-                                        s->connection.credits.recall == 0
-                                    ? s->connection.credits.granted / 2 + 1
-                                    : 0;
+    c->rx.repost_batch = single ? 1 : batch;
+    c->credits.low = c->credits.granted < c->credits.max && c->credits.recall == 0
+                         ? c->credits.granted / 2 + 1
+                         : 0;
 }
 
 void credits_publish(struct session *s) {
-    atomic_store_explicit(&s->connection.credits.published_retained, kept(s), memory_order_relaxed);
-    atomic_store_explicit(&s->connection.credits.published_granted, s->connection.rx.granted,
-                          memory_order_relaxed);
+    struct connection *c = session_connection(s);
+    atomic_store_explicit(&c->credits.published_retained, kept(s), memory_order_relaxed);
+    atomic_store_explicit(&c->credits.published_granted, c->rx.granted, memory_order_relaxed);
 }
 
 void credits_start(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    s->connection.credits.checked_ns = loop_clock(l);
-    s->connection.credits.seen = s->connection.rx.sequence;
+    c->credits.checked_ns = loop_clock(l);
+    c->credits.seen = c->rx.sequence;
     credits_changed(s);
 }
 
@@ -100,54 +102,54 @@ static void want_look(struct sluice_loop *l) {
 }
 
 void credits_grow(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (l->now_ns - s->connection.credits.checked_ns >= LOOK_NS &&
-        l->credits_check_ns == UINT64_MAX) {
-        s->connection.credits.checked_ns = l->now_ns; /* no check for long: a new beginning */
-        s->connection.credits.seen = s->connection.rx.sequence;
+    if (l->now_ns - c->credits.checked_ns >= LOOK_NS && l->credits_check_ns == UINT64_MAX) {
+        c->credits.checked_ns = l->now_ns; /* no check for long: a new beginning */
+        c->credits.seen = c->rx.sequence;
     }
-    bool uses = (s->connection.rx.sequence - s->connection.credits.seen) * 2 >=
-                    s->connection.credits.granted ||
-                starved(s);
+    bool uses = (c->rx.sequence - c->credits.seen) * 2 >= c->credits.granted || starved(s);
     if (!uses || (s->rx.held.head && !s->rx.held_pending))
         return; /* it does not need them, or the application does not take its frames */
-    uint32_t left = s->connection.credits.max - s->connection.credits.granted,
-             want = s->connection.credits.granted < left ? s->connection.credits.granted : left;
+    uint32_t left = c->credits.max - c->credits.granted,
+             want = c->credits.granted < left ? c->credits.granted : left;
     uint32_t got = recv_queue_spare(l, s, want, GROW_SIXTEENTHS);
-    if (s->state >= SESSION_DRAINING || !s->connection.qp)
+    if (s->state >= SESSION_DRAINING || !c->qp)
         return;
-    s->connection.rx.queue->spare -= got;
-    s->connection.rx.unreported += got;
-    s->connection.credits.granted += got;
+    c->rx.queue->spare -= got;
+    c->rx.unreported += got;
+    c->credits.granted += got;
     credits_changed(s);
     if (got < want)
-        s->connection.credits.low = 0; /* until the next look */
+        c->credits.low = 0; /* until the next look */
     if (got > 0)
-        s->connection.credits.update_due = true;
+        c->credits.update_due = true;
     want_look(l);
 }
 
 /* ---- less ------------------------------------------------------------------------------------ */
 
 static void recall(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     /* Like ALIVE it leaves the last credit alone, unless it returns some. */
-    if (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0)
+    if (c->tx.credits < 2 && c->rx.unreported == 0)
         return;
     if (!send_control_total(l, s, FRAME_RECALL, CREDITS_INITIAL))
         return;
-    s->connection.credits.recall = CREDITS_INITIAL;
-    s->connection.credits.low = 0;
+    c->credits.recall = CREDITS_INITIAL;
+    c->credits.low = 0;
 }
 
 static void look_at(struct sluice_loop *l, struct session *s) {
-    bool quiet = s->connection.rx.sequence == s->connection.credits.seen;
-    s->connection.credits.seen = s->connection.rx.sequence;
-    s->connection.credits.checked_ns = l->now_ns;
-    if (s->connection.credits.recall == 0)
+    struct connection *c = session_connection(s);
+    bool quiet = c->rx.sequence == c->credits.seen;
+    c->credits.seen = c->rx.sequence;
+    c->credits.checked_ns = l->now_ns;
+    if (c->credits.recall == 0)
         credits_changed(s);
-    if (quiet && s->connection.credits.recall == 0 && s->connection.rx.granted > CREDITS_INITIAL)
+    if (quiet && c->credits.recall == 0 && c->rx.granted > CREDITS_INITIAL)
         recall(l, s);
-    if (starved(s) && s->connection.rx.granted < s->connection.credits.low)
+    if (starved(s) && c->rx.granted < c->credits.low)
         loop_dirty(l, s); /* perhaps there is memory now */
     credits_publish(s);
 }
@@ -162,7 +164,8 @@ void credits_check(struct sluice_loop *l) {
             if (s->state != SESSION_UP)
                 continue;
             look_at(l, s);
-            more |= s->connection.credits.granted > CREDITS_INITIAL + kept(s) || starved(s);
+            more |=
+                session_connection(s)->credits.granted > CREDITS_INITIAL + kept(s) || starved(s);
         }
         l->credits_check_ns = more ? l->now_ns + LOOK_NS : UINT64_MAX;
     }
@@ -172,45 +175,45 @@ void credits_check(struct sluice_loop *l) {
 
 /* The peer wants back what is above `returned`. */
 void credits_return(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0)
+    if (c->tx.credits < 2 && c->rx.unreported == 0)
         return; /* when credits come */
-    uint32_t keep = s->connection.credits.returned > s->connection.tx.reserve
-                        ? s->connection.credits.returned
-                        : s->connection.tx.reserve;
-    uint32_t count = s->connection.tx.credits > keep ? s->connection.tx.credits - keep : 0;
+    uint32_t keep = c->credits.returned > c->tx.reserve ? c->credits.returned : c->tx.reserve;
+    uint32_t count = c->tx.credits > keep ? c->tx.credits - keep : 0;
     if (!send_control_total(l, s, FRAME_RETURN, count))
         return;
-    s->connection.tx.credits -= count;
+    c->tx.credits -= count;
     s->tokens = 0;
-    s->connection.credits.returned = 0;
+    c->credits.returned = 0;
 }
 
 static const char *returned(struct sluice_loop *l, struct session *s, uint64_t count) {
-    if (s->connection.credits.recall == 0)
+    struct connection *c = session_connection(s);
+    if (c->credits.recall == 0)
         return "credits returned that were not asked for";
     /* It has kept what it may, less the one of this frame. */
-    if (count > 0 && (count > s->connection.rx.granted ||
-                      s->connection.rx.granted - count < s->connection.credits.recall - 1))
+    if (count > 0 && (count > c->rx.granted || c->rx.granted - count < c->credits.recall - 1))
         return "more credits given back than there were";
-    s->connection.rx.granted -= (uint32_t)count;
-    s->connection.credits.granted -= (uint32_t)count;
-    s->connection.rx.queue->spare += (uint32_t)count;
-    s->connection.credits.recall = 0;
+    c->rx.granted -= (uint32_t)count;
+    c->credits.granted -= (uint32_t)count;
+    c->rx.queue->spare += (uint32_t)count;
+    c->credits.recall = 0;
     credits_changed(s);
     (void)l;
     return NULL;
 }
 
 const char *credits_control(struct sluice_loop *l, struct session *s, const struct frame *f) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (f->type == FRAME_RETURN)
         return returned(l, s, f->total);
     if (f->total < CREDITS_INITIAL || f->total > UINT16_MAX)
         return "too many credits wanted back";
-    if (s->connection.credits.returned != 0)
+    if (c->credits.returned != 0)
         return "credits wanted back twice";
-    s->connection.credits.returned = (uint32_t)f->total;
+    c->credits.returned = (uint32_t)f->total;
     session_disturb(s);
     loop_dirty(l, s);
     return NULL;
@@ -219,9 +222,9 @@ const char *credits_control(struct sluice_loop *l, struct session *s, const stru
 /* ---- requests -------------------------------------------------------------------------------- */
 
 bool credits_find_spare(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    uint32_t step = s->connection.recv.reserved + 1 < RESERVE_STEP ? s->connection.recv.reserved + 1
-                                                                   : RESERVE_STEP;
+    uint32_t step = c->recv.reserved + 1 < RESERVE_STEP ? c->recv.reserved + 1 : RESERVE_STEP;
     if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) > 0)
         return true;
     recv_queue_retry(l, s);

@@ -25,7 +25,8 @@ void credits_start(struct sluice_loop *l, struct session *s);
  * never has many frames on their way.
  */
 static inline bool credits_are_used(const struct session *s) {
-    return s->connection.rx.sequence - s->connection.credits.seen >= 256;
+    const struct connection *c = session_connection(s);
+    return c->rx.sequence - c->credits.seen >= 256;
 }
 
 /* The peer has used much of what it had: more, if it may have more. */
@@ -43,18 +44,20 @@ bool credits_find_spare(struct sluice_loop *l, struct session *s);
  * session dirty. Its reply came: taken, in that receive (FRAME_RESERVED); else in another frame.
  */
 static inline bool credits_reserve(struct sluice_loop *l, struct session *s) {
-    if (unlikely(s->connection.rx.queue->spare == 0) && !credits_find_spare(l, s))
+    struct connection *c = session_connection(s);
+    if (unlikely(c->rx.queue->spare == 0) && !credits_find_spare(l, s))
         return false;
-    s->connection.rx.queue->spare--;
-    s->connection.recv.reserved++;
+    c->rx.queue->spare--;
+    c->recv.reserved++;
     return true;
 }
 
 static inline void credits_unreserve(struct session *s, bool taken) {
-    if (unlikely(s->connection.recv.reserved == 0))
+    struct connection *c = session_connection(s);
+    if (unlikely(c->recv.reserved == 0))
         return; /* the queue pair is gone */
-    s->connection.recv.reserved--;
-    s->connection.rx.queue->spare += !taken;
+    c->recv.reserved--;
+    c->rx.queue->spare += !taken;
 }
 
 #endif

@@ -194,11 +194,12 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
 /* Frames that are processed at once, whatever waits before them. */
 static void control(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const struct frame *f) {
+    struct connection *c = session_connection(s);
     const char *wrong = NULL;
-    s->connection.recv.controls++;
+    c->recv.controls++;
     if (f->type == FRAME_RTR || f->type == FRAME_ATS) {
-        if (!s->connection.copies) /* many are on their way, and each takes a credit */
-            s->connection.credits.seen--;
+        if (!c->copies) /* many are on their way, and each takes a credit */
+            c->credits.seen--;
         wrong = rndv_answer_arrived(l, s, f, msg->data);
     } else if (f->type == FRAME_CANCEL) {
         wrong = rpc_server_cancelled(l, s, f);
@@ -244,25 +245,25 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
 
 /* NULL: the header is in order. */
 static const char *check_header(struct session *s, const struct frame *f, uint32_t bytes) {
+    struct connection *c = session_connection(s);
     if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
         return "a frame whose length is not what arrived";
-    if (s->connection.tx.credits + f->credits > s->connection.tx.credits_max)
+    if (c->tx.credits + f->credits > c->tx.credits_max)
         return "more credits returned than were taken";
-    if (f->ack - s->connection.tx.acked > s->connection.tx.sequence - s->connection.tx.acked)
+    if (f->ack - c->tx.acked > c->tx.sequence - c->tx.acked)
         return "an acknowledgement of what was never sent";
-    if (likely(f->type == FRAME_DATA && f->sequence == s->connection.rx.sequence + 1 &&
-               !s->connection.handshake))
+    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake))
         return unlikely(f->flags || f->total) ? "a data frame with unknown flags" : NULL;
     if (f->type >= FRAME_TYPES)
         return "a frame of unknown type";
-    if (f->sequence != s->connection.rx.sequence + (FRAME_NUMBERED >> f->type & 1))
+    if (f->sequence != c->rx.sequence + (FRAME_NUMBERED >> f->type & 1))
         return "a frame out of sequence";
-    if (unlikely(s->connection.handshake))
+    if (unlikely(c->handshake))
         return handshake_check(s, f);
     if (f->type == FRAME_DATA)
         return f->flags || f->total ? "a data frame with unknown flags" : NULL;
     if (unlikely(f->flags & FRAME_FIRST) && f->type != FRAME_FRAG &&
-        !(s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_PIECES))
+        !(c->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES))
         return "a request or reply in fragments, which was not agreed";
     return frame_wrong(f);
 }
@@ -286,12 +287,13 @@ static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
 /* A large message was written where this side had said: a credit, and no frame. */
 static void written(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const struct ibv_wc *wc) {
-    if (s->connection.rx.granted == 0) {
+    struct connection *c = session_connection(s);
+    if (c->rx.granted == 0) {
         refuse(l, s, msg, SLUICE_REASON_CREDITS, "a write without a credit");
         return;
     }
-    s->connection.rx.granted--;
-    s->connection.recv.controls++;
+    c->rx.granted--;
+    c->recv.controls++;
     l->totals.frames_received++;
     l->totals_moved = true;
     const char *wrong =
@@ -300,7 +302,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
         receive_broken(l, s, msg, wrong);
         return;
     }
-    if (s->connection.rx.granted < s->connection.credits.low)
+    if (c->rx.granted < c->credits.low)
         loop_dirty(l, s);
     recv_queue_give_back(l, s, msg);
     if (s->state >= SESSION_FLUSHING)
@@ -310,7 +312,7 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
 /* What a frame brings to whom it is for, now or, where order or room want it, later. False: it was refused. */
 static inline bool pass_on(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                            const struct frame *f) {
-    if (unlikely(s->connection.handshake)) {
+    if (unlikely(session_connection(s)->handshake)) {
         handshake_arrived(l, s, msg);
     } else if (FRAME_CONTROLS >> f->type & 1) {
         control(l, s, msg, f);
@@ -340,7 +342,8 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     loop_assert_inside(l);
     struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
     struct session *s = msg->owner;
-    s->connection.rx.queue->posted--;
+    struct connection *c = session_connection(s);
+    c->rx.queue->posted--;
     if (unlikely(wc->status != IBV_WC_SUCCESS)) {
         give_up(l, msg);
         session_wc_error(l, s, wc);
@@ -372,19 +375,18 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
             return;
         }
         msg->flags |= MSG_RESERVED;
-    } else if (unlikely(s->connection.rx.granted == 0)) {
+    } else if (unlikely(c->rx.granted == 0)) {
         refuse(l, s, msg, SLUICE_REASON_CREDITS, "a frame without a credit");
         return;
     } else {
-        s->connection.rx.granted--;
+        c->rx.granted--;
     }
-    if (unlikely(s->connection.rx.granted < s->connection.credits.low))
+    if (unlikely(c->rx.granted < c->credits.low))
         loop_dirty(l, s);
-    s->connection.rx.sequence = f.sequence;
-    s->connection.tx.acked = f.ack;
-    s->connection.tx.credits += f.credits;
-    if (s->tx.queue.head ||
-        unlikely(s->connection.credits.returned | s->rpc.cancels | s->connection.sq.blocked))
+    c->rx.sequence = f.sequence;
+    c->tx.acked = f.ack;
+    c->tx.credits += f.credits;
+    if (s->tx.queue.head || unlikely(c->credits.returned | s->rpc.cancels | c->sq.blocked))
         loop_dirty(l, s);
     msg->kind = MSG_PLAIN;
     msg->rx.arrived_ns = 0; /* when it arrived: now */

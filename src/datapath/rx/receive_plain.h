@@ -25,9 +25,10 @@ struct receive_plain {
 };
 
 static inline bool receive_is_plain(const struct session *s) {
+    const struct connection *c = session_connection(s);
     return s->state == SESSION_UP && s->announced && !s->rx.stopped && !s->rx.held.head &&
-           !s->connection.handshake && !s->tx.queue.head && !s->connection.credits.returned &&
-           !s->rpc.cancels && !s->connection.sq.blocked;
+           !c->handshake && !s->tx.queue.head && !c->credits.returned && !s->rpc.cancels &&
+           !c->sq.blocked;
 }
 
 /* Calls the session's handler; its loan is the last. */
@@ -41,7 +42,7 @@ static inline bool receive_plain_header(struct session *s, const struct sluice_m
     uint64_t a = le64toh(__atomic_load_n(&word[0], __ATOMIC_RELAXED));
     uint64_t b = le64toh(__atomic_load_n(&word[1], __ATOMIC_RELAXED));
     uint64_t c = le64toh(__atomic_load_n(&word[2], __ATOMIC_RELAXED));
-    struct connection *n = &s->connection;
+    struct connection *n = session_connection(s);
     uint32_t ack = (uint32_t)b, credits = n->tx.credits + ((uint32_t)a >> 16);
     uint32_t sequence = n->rx.sequence + 1, granted = n->rx.granted - 1;
     *length = (uint32_t)(b >> 32);

@@ -59,11 +59,11 @@ struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, 
 
 /* Into the queue of this session; NULL: no memory, or no place. */
 static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
-    struct sluice_msg *msg =
-        recv_buffer_get(l->rx_pool, l->rx_cache, s->connection.recv.frame_bytes);
+    struct connection *c = session_connection(s);
+    struct sluice_msg *msg = recv_buffer_get(l->rx_pool, l->rx_cache, c->recv.frame_bytes);
     if (!msg)
         return NULL;
-    if (s->connection.rx.queue->srq && !srq_enter(l, msg)) {
+    if (c->rx.queue->srq && !srq_enter(l, msg)) {
         recv_buffer_put(l, msg);
         return NULL;
     }
@@ -91,20 +91,18 @@ static inline bool is_excess(struct sluice_loop *l, struct recv_queue *q, struct
     struct session *s = msg->owner;
     if (!s)
         return false;
-    s->connection.rx.repost_count--;
+    struct connection *c = session_connection(s);
+    c->rx.repost_count--;
     bool credit = !(msg->flags & MSG_RESERVED);
-    if (likely(credit && (int32_t)s->connection.credits.withheld_due <= 0 &&
-               q->spare <= q->spare_max))
+    if (likely(credit && (int32_t)c->credits.withheld_due <= 0 && q->spare <= q->spare_max))
         return false;
-    if (credit && unlikely((int32_t)s->connection.credits.withheld_due > 0) &&
-        retain_may_withhold(s)) {
-        s->connection.credits.withheld_due--;
+    if (credit && unlikely((int32_t)c->credits.withheld_due > 0) && retain_may_withhold(s)) {
+        c->credits.withheld_due--;
     } else if (unlikely(q->spare > q->spare_max)) {
         q->spare -= credit;
-        s->connection.rx.unreported += credit;
+        c->rx.unreported += credit;
     } else if (credit || q->srq ||
-               s->connection.credits.granted + s->connection.recv.reserved + q->spare + spares <
-                   q->depth) {
+               c->credits.granted + c->recv.reserved + q->spare + spares < q->depth) {
         return false;
     }
     recv_buffer_put(l, msg);
@@ -127,7 +125,7 @@ static inline void count_posted(struct sluice_loop *l, struct recv_queue *q, str
         msg->flags &= (uint16_t)~MSG_RESERVED;
         q->spare++;
     } else if (likely(s != NULL)) {
-        s->connection.rx.unreported++;
+        session_connection(s)->rx.unreported++;
         if (s != self && credits_update_due(s))
             loop_dirty(l, s);
     }
@@ -215,31 +213,31 @@ bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct s
 static void refused(struct sluice_loop *l, const struct recv_queue *q) {
     int error = errno;
     for (struct session *s = l->sessions; s; s = s->next)
-        if (s->connection.rx.queue == q)
+        if (session_connection(s)->rx.queue == q)
             session_post_refused(l, s, error, "receive");
 }
 
 void recv_queue_repost(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (!session_takes_receives(s))
         return;
-    while (s->connection.rx.missing > 0) {
+    while (c->recv.missing > 0) {
         struct sluice_msg *msg = fresh(l, s);
         if (!msg) {
             recv_queue_retry(l, s);
             break;
         }
-        s->connection.rx.missing--;
-        s->connection.rx.repost_count++;
-        msg->next = s->connection.rx.queue->repost;
-        s->connection.rx.queue->repost = msg;
+        c->recv.missing--;
+        c->rx.repost_count++;
+        msg->next = c->rx.queue->repost;
+        c->rx.queue->repost = msg;
     }
-    if (s->connection.rx.queue->repost && !recv_queue_post(l, s->connection.rx.queue, s)) {
-        refused(l, s->connection.rx.queue);
+    if (c->rx.queue->repost && !recv_queue_post(l, c->rx.queue, s)) {
+        refused(l, c->rx.queue);
         return;
     }
-    if (s->connection.credits.low > 0 &&
-        (s->connection.rx.granted < s->connection.credits.low || credits_are_used(s)))
+    if (c->credits.low > 0 && (c->rx.granted < c->credits.low || credits_are_used(s)))
         credits_grow(l, s);
     credits_publish(s);
 }
@@ -254,15 +252,17 @@ static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned 
 }
 
 static uint32_t own_room(const struct session *s) {
-    const struct recv_queue *q = s->connection.rx.queue;
-    uint32_t used = s->connection.credits.granted + s->connection.recv.reserved + q->spare;
+    const struct connection *c = session_connection(s);
+    const struct recv_queue *q = c->rx.queue;
+    uint32_t used = c->credits.granted + c->recv.reserved + q->spare;
     return q->depth > used ? q->depth - used : 0;
 }
 
 uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
                           unsigned sixteenths) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    struct recv_queue *q = s->connection.rx.queue;
+    struct recv_queue *q = c->rx.queue;
     uint32_t spare_max = q->spare_max;
     if (q->spare >= want)
         return want;
@@ -277,7 +277,7 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
         if (!msg)
             break;
         msg->flags |= MSG_RESERVED;
-        s->connection.rx.repost_count++;
+        c->rx.repost_count++;
         msg->next = q->repost;
         q->repost = msg;
         more--;
@@ -289,16 +289,17 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
 }
 
 bool recv_queue_prime(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (recv_queue_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
         return false;
-    s->connection.rx.queue->spare -= CREDITS_INITIAL;
-    s->connection.rx.granted = s->connection.credits.granted = CREDITS_INITIAL;
+    c->rx.queue->spare -= CREDITS_INITIAL;
+    c->rx.granted = c->credits.granted = CREDITS_INITIAL;
     return true;
 }
 
 bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
-    struct recv_queue *q = &s->connection.recv.own;
+    struct recv_queue *q = &session_connection(s)->recv.own;
     if (!q->trail)
         return false;
     uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
@@ -314,7 +315,7 @@ bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
 
 void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    struct recv_queue *q = &s->connection.recv.own;
+    struct recv_queue *q = &session_connection(s)->recv.own;
     while (q->trail && q->posted > 0) {
         q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
         q->posted--;
@@ -323,6 +324,7 @@ void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
 }
 
 void recv_queue_drop(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct sluice_msg *msg;
     rndv_drop(l, s);
@@ -340,11 +342,11 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
     if (s->rx.partial_reply)
         recv_buffer_put(l, s->rx.partial_reply);
     s->rx.partial_reply = NULL;
-    while ((msg = s->connection.recv.own.repost)) {
-        s->connection.recv.own.repost = msg->next;
+    while ((msg = c->recv.own.repost)) {
+        c->recv.own.repost = msg->next;
         recv_buffer_put(l, msg);
     }
-    s->connection.rx.repost_count = 0;
+    c->rx.repost_count = 0;
 }
 
 /* ---- what adds up ---------------------------------------------------------------------------- */
@@ -352,16 +354,17 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
 /* The posted receives that sessions of this queue count as theirs. */
 static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q) {
     uint32_t sum = q->spare;
-    for (struct session *s = l->sessions; s; s = s->next)
-        if (s->connection.rx.queue == q && s->connection.qp)
-            sum += s->connection.rx.granted + s->connection.rx.unreported +
-                   s->connection.recv.reserved - rpc_client_arrived(s);
+    for (struct session *s = l->sessions; s; s = s->next) {
+        const struct connection *c = session_connection(s);
+        if (c->rx.queue == q && c->qp)
+            sum += c->rx.granted + c->rx.unreported + c->recv.reserved - rpc_client_arrived(s);
+    }
     return sum;
 }
 
 /* While it connects the device may end its queue pair (session_wc_error): with the next try it has a new one. */
 static bool may_be_flushed(const struct session *s) {
-    return s->state == SESSION_OPENING && !s->adopted && !s->connection.rx.queue->srq;
+    return s->state == SESSION_OPENING && !s->adopted && !session_connection(s)->rx.queue->srq;
 }
 
 void recv_queue_assert_conserved(struct sluice_loop *l) {
@@ -372,7 +375,9 @@ void recv_queue_assert_conserved(struct sluice_loop *l) {
     for (struct session *s = l->sessions; s; s = s->next)
         if (++count > ASSERTED_SESSIONS || s->state > SESSION_UP)
             return;
-    for (struct session *s = l->sessions; s; s = s->next)
-        if (s->connection.qp && !may_be_flushed(s))
-            ASSERT(s->connection.rx.queue->posted == claimed(l, s->connection.rx.queue));
+    for (struct session *s = l->sessions; s; s = s->next) {
+        const struct connection *c = session_connection(s);
+        if (c->qp && !may_be_flushed(s))
+            ASSERT(c->rx.queue->posted == claimed(l, c->rx.queue));
+    }
 }

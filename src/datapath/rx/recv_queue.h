@@ -42,18 +42,18 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
 /* A receive buffer whose frame is done with; its credit was counted. */
 static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s,
                                         struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     if (unlikely(!session_takes_receives(s))) {
         recv_buffer_put(l, msg);
         return;
     }
-    struct recv_queue *q = s->connection.rx.queue;
+    struct recv_queue *q = c->rx.queue;
     msg->state = MSG_RECEIVE;
     msg->next = q->repost;
     q->repost = msg;
-    bool many =
-        ++s->connection.rx.repost_count + s->connection.rx.missing >= s->connection.rx.repost_batch;
+    bool many = ++c->rx.repost_count + c->recv.missing >= c->rx.repost_batch;
     /* Where many sessions share receives, those of the others fill the list soon: one posting for all of them. */
-    if ((many && !l->mixed) || s->connection.rx.granted <= CREDIT_RESERVE ||
+    if ((many && !l->mixed) || c->rx.granted <= CREDIT_RESERVE ||
         (q->srq && ++q->waiting % LOOP_WR_BATCH == 0))
         loop_dirty(l, s);
 }

@@ -54,7 +54,7 @@ void event_retain(struct sluice_msg *msg) {
 /* ---- the loop's thread ----------------------------------------------------------------------- */
 
 static void count_retained(struct sluice_loop *l, struct session *s, uint32_t more) {
-    s->connection.credits.retained += more;
+    session_connection(s)->credits.retained += more;
     l->totals.retained += (int32_t)more;
     l->totals_moved = true;
     credits_changed(s);
@@ -62,9 +62,10 @@ static void count_retained(struct sluice_loop *l, struct session *s, uint32_t mo
 }
 
 bool retain_may_withhold(const struct session *s) {
-    int32_t withheld = (int32_t)(s->connection.credits.retained -
-                                 s->connection.credits.withheld_due); /* kept may be one too few */
-    return (int32_t)s->connection.credits.granted - withheld > (int32_t)CREDIT_RESERVE;
+    const struct connection *c = session_connection(s);
+    int32_t withheld =
+        (int32_t)(c->credits.retained - c->credits.withheld_due); /* kept may be one too few */
+    return (int32_t)c->credits.granted - withheld > (int32_t)CREDIT_RESERVE;
 }
 
 /* Its buffer is a credit: one that took a place which was reserved for a reply never was, nor what lies elsewhere. */
@@ -75,34 +76,36 @@ static bool is_credit(unsigned flags) {
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
     loop_assert_inside(l);
     struct session *s = loan->session;
+    struct connection *c = session_connection(s);
     if (loan->flags & MSG_SHARED)
         srq_forget(l, loan->srq_slot);
     if (s->state >= SESSION_DRAINED)
         return;
     if (!is_credit(loan->flags)) {
-        s->connection.credits.withheld_due++;
+        c->credits.withheld_due++;
     } else if (!retain_may_withhold(s)) { /* its credit returns by another buffer */
-        s->connection.credits.withheld_due++;
-        s->connection.rx.missing++;
+        c->credits.withheld_due++;
+        c->recv.missing++;
     }
     count_retained(l, s, 1);
-    if (s->connection.rx.repost_count + s->connection.rx.missing >= s->connection.rx.repost_batch ||
-        credits_update_due(s) || s->connection.rx.granted < s->connection.credits.low)
+    if (c->rx.repost_count + c->recv.missing >= c->rx.repost_batch || credits_update_due(s) ||
+        c->rx.granted < c->credits.low)
         loop_dirty(l, s);
 }
 
 /* A credit that was withheld is to return, by this buffer or without one. */
 static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     bool buffer = is_credit(msg->flags);
-    bool none = (int32_t)(s->connection.credits.retained - s->connection.credits.withheld_due) <=
+    bool none = (int32_t)(c->credits.retained - c->credits.withheld_due) <=
                 0; /* withheld: it is freed before it was counted */
     msg->flags &= MSG_RX;
-    if ((int32_t)s->connection.credits.withheld_due > 0 || !buffer ||
-        s->state >= SESSION_DRAINING || (s->connection.rx.queue->srq && !srq_enter(l, msg))) {
-        if ((int32_t)s->connection.credits.withheld_due > 0 || (!buffer && none))
-            s->connection.credits.withheld_due--;
+    if ((int32_t)c->credits.withheld_due > 0 || !buffer || s->state >= SESSION_DRAINING ||
+        (c->rx.queue->srq && !srq_enter(l, msg))) {
+        if ((int32_t)c->credits.withheld_due > 0 || (!buffer && none))
+            c->credits.withheld_due--;
         else
-            s->connection.rx.missing++;
+            c->recv.missing++;
         recv_buffer_put(l, msg);
         return;
     }
@@ -111,18 +114,20 @@ static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_
 }
 
 static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     if (s->state >= SESSION_DRAINED) {
         recv_buffer_put(l, msg);
         return;
     }
     give_credit(l, s, msg);
     count_retained(l, s, UINT32_MAX);
-    if (s->connection.rx.granted <= CREDIT_RESERVE)
-        s->connection.credits.update_due = true; /* it waits for this one */
+    if (c->rx.granted <= CREDIT_RESERVE)
+        c->credits.update_due = true; /* it waits for this one */
     loop_dirty(l, s);
 }
 
 void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     bool buffer = is_credit(msg->flags);
     if (msg->flags & MSG_RX)
@@ -130,15 +135,14 @@ void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *m
     msg->flags = 0;
     if (s->state >= SESSION_DRAINED)
         return;
-    if ((int32_t)s->connection.credits.withheld_due > 0 ||
-        (!buffer &&
-         (int32_t)(s->connection.credits.retained - s->connection.credits.withheld_due) <= 0))
-        s->connection.credits.withheld_due--;
+    if ((int32_t)c->credits.withheld_due > 0 ||
+        (!buffer && (int32_t)(c->credits.retained - c->credits.withheld_due) <= 0))
+        c->credits.withheld_due--;
     else
-        s->connection.rx.missing++;
+        c->recv.missing++;
     count_retained(l, s, UINT32_MAX);
-    if (s->connection.rx.granted <= CREDIT_RESERVE)
-        s->connection.credits.update_due = true;
+    if (c->rx.granted <= CREDIT_RESERVE)
+        c->credits.update_due = true;
     loop_dirty(l, s);
 }
 
@@ -150,9 +154,10 @@ void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
 }
 
 void retain_end(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    l->totals.retained -= (uint64_t)(int64_t)(int32_t)s->connection.credits.retained;
-    s->connection.credits.retained = s->connection.credits.withheld_due = 0;
+    l->totals.retained -= (uint64_t)(int64_t)(int32_t)c->credits.retained;
+    c->credits.retained = c->credits.withheld_due = 0;
     credits_publish(s);
 }
 
@@ -214,7 +219,8 @@ static int pass_borrowed(struct sluice_msg *msg) {
         return SLUICE_ENOMEM;
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_RX) {
-        struct sluice_msg *other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
+        struct sluice_msg *other =
+            replacement(l, l->rx_pool, session_connection(s)->recv.frame_bytes);
         if (!other)
             return SLUICE_ENOMEM;
         other->flags = msg->flags;
@@ -239,7 +245,7 @@ static int pass_retained(struct sluice_msg *msg) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = NULL;
         if (landing_may_pass(s, msg))
-            other = replacement(l, l->rx_pool, s->connection.recv.frame_bytes);
+            other = replacement(l, l->rx_pool, session_connection(s)->recv.frame_bytes);
         if (other) {
             landing_passed(s, msg);
             other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RESERVED | MSG_RETAINED));

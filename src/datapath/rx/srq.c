@@ -45,7 +45,7 @@ struct session srq_tombstone;
 
 bool srq_join(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    uint32_t number = s->connection.qp->qp_num & 0xffffff;
+    uint32_t number = session_connection(s)->qp->qp_num & 0xffffff;
     struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk && !(*chunk = calloc(1, sizeof **chunk)))
         return false;
@@ -58,15 +58,16 @@ bool srq_join(struct sluice_loop *l, struct session *s) {
 
 /* The receives that it had been granted and did not use stay posted, and are spare. */
 void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;
-    uint32_t number = s->connection.qp->qp_num & 0xffffff;
+    uint32_t number = c->qp->qp_num & 0xffffff;
     struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
     if (!*chunk || (*chunk)->at[number & 0xfff] != s)
         return;
-    if (s->connection.drain.last_poll != 0 && !s->connection.drain.settled)
+    if (c->drain.last_poll != 0 && !c->drain.settled)
         l->settling--;
-    s->connection.drain.last_poll = 0;
+    c->drain.last_poll = 0;
     if (!drained) {
         (*chunk)->at[number & 0xfff] = &srq_tombstone;
     } else {
@@ -81,11 +82,10 @@ void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
             msg->owner = NULL;
             msg->flags |= MSG_RESERVED;
         }
-    s->connection.rx.repost_count = 0;
+    c->rx.repost_count = 0;
     /* A receive set aside that a frame took is posted no more, or is spare once it is posted again. */
-    q->spare += s->connection.rx.granted + s->connection.rx.unreported +
-                s->connection.recv.reserved - rpc_client_arrived(s);
-    s->connection.rx.granted = s->connection.rx.unreported = s->connection.recv.reserved = 0;
+    q->spare += c->rx.granted + c->rx.unreported + c->recv.reserved - rpc_client_arrived(s);
+    c->rx.granted = c->rx.unreported = c->recv.reserved = 0;
 }
 
 /* ---- places ---------------------------------------------------------------------------------- */
@@ -163,11 +163,13 @@ void srq_low(struct sluice_loop *l) {
     l->srq.armed = false;
     l->totals.srq_limit_events++;
     l->totals_moved = true;
-    for (struct session *s = l->sessions; s; s = s->next)
-        if (s->connection.rx.queue == q && s->connection.qp && s->state < SESSION_RELEASED) {
+    for (struct session *s = l->sessions; s; s = s->next) {
+        const struct connection *c = session_connection(s);
+        if (c->rx.queue == q && c->qp && s->state < SESSION_RELEASED) {
             recv_queue_spare(l, s, LOW_SPARE, 8);
             break;
         }
+    }
 }
 
 /* Any thread; the queue cannot go before its event was acknowledged. */
@@ -179,39 +181,43 @@ void srq_say_low(struct sluice_loop *l) {
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
 
 void srq_await(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.drain.settled || s->connection.drain.last_poll != 0)
+    if (c->drain.settled || c->drain.last_poll != 0)
         return;
-    s->connection.drain.last_poll = l->polls ? l->polls : 1;
+    c->drain.last_poll = l->polls ? l->polls : 1;
     l->settling++;
 }
 
 void srq_last(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    s->connection.drain.last = true;
+    c->drain.last = true;
     l->lasts++;
-    if (s->connection.qp && s->connection.rx.queue->srq)
+    if (c->qp && c->rx.queue->srq)
         srq_await(l, s);
 }
 
 void srq_drain(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
-    if (!s->connection.recv.heard) {
+    if (!c->recv.heard) {
         /* Of one that was in ERR already the device may have said so, and it is waited for. */
         srq_unsettle(l, s);
-        s->connection.drain.settled = true;
+        c->drain.settled = true;
     } else if (l->lost) {
         srq_await(l, s);
     }
 }
 
 void srq_unsettle(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.drain.last_poll != 0 && !s->connection.drain.settled)
+    if (c->drain.last_poll != 0 && !c->drain.settled)
         l->settling--;
-    s->connection.drain.last_poll = 0;
-    s->connection.drain.settled = false;
+    c->drain.last_poll = 0;
+    c->drain.settled = false;
 }
 
 unsigned srq_settle(struct sluice_loop *l) {
@@ -220,11 +226,11 @@ unsigned srq_settle(struct sluice_loop *l) {
     if (!l->wc_short || l->wc_next != l->wc_count)
         return 0;
     for (struct session *s = l->sessions; s && l->settling > 0; s = s->next) {
-        if (s->connection.drain.settled || s->connection.drain.last_poll == 0 ||
-            s->connection.drain.last_poll == l->polls)
+        struct drain *drain = &session_connection(s)->drain;
+        if (drain->settled || drain->last_poll == 0 || drain->last_poll == l->polls)
             continue;
         l->settling--;
-        s->connection.drain.settled = true;
+        drain->settled = true;
         session_progress(l, s);
         count++;
     }

@@ -45,7 +45,7 @@
 
 bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
     UNCANCELLED;
-    int error = s->node->fabric->modify_qp(s->connection.qp, attr, mask);
+    int error = s->node->fabric->modify_qp(session_connection(s)->qp, attr, mask);
     if (error > 0)
         errno = error;
     return error == 0;
@@ -102,13 +102,14 @@ static const char *own_end(sluice_reason reason) {
 }
 
 static void release(struct sluice_loop *l, struct session *s) {
-    struct private_data_rej *rej = &s->connection.cm.release;
+    struct connection *c = session_connection(s);
+    struct private_data_rej *rej = &c->cm.release;
     send_drop_queue(l, s, SLUICE_ECLOSED);
     session_set_state(s, SESSION_RELEASED);
     s->close.deadline_ns = 0;
     session_ref_set(&s->ref, SESSION_REF_ANSWERED); /* too late to accept or refuse */
-    if (s->connection.drain.down_polls > 0) {
-        s->connection.drain.down_polls = 0;
+    if (c->drain.down_polls > 0) {
+        c->drain.down_polls = 0;
         l->downs--;
     }
     /* The refusal for a peer that still waits for an answer. */
@@ -129,7 +130,8 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
         return;
     set_reason(s, reason, vendor, 0, text);
     session_ref_clear(&s->ref, SESSION_REF_OPEN);
-    if (s->connection.qp && (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
+    if (session_connection(s)->qp &&
+        (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
         /* This peer may send no more frames. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         session_modify(s, &attr, IBV_QP_STATE);
@@ -144,12 +146,12 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
  * a queue pair that is destroyed repeats nothing.
  */
 static uint64_t silence_of(const struct session *s) {
+    const struct connection *c = session_connection(s);
     uint64_t silence = SILENT_LOOKS * LINGER_NS;
     struct ibv_qp_attr attr = {0};
     struct ibv_qp_init_attr init;
-    if (!s->node->traits.repeats || s->connection.qp == NULL ||
-        s->node->fabric->query_qp(s->connection.qp, &attr, IBV_QP_TIMEOUT, &init) != 0 ||
-        attr.timeout == 0)
+    if (!s->node->traits.repeats || c->qp == NULL ||
+        s->node->fabric->query_qp(c->qp, &attr, IBV_QP_TIMEOUT, &init) != 0 || attr.timeout == 0)
         return silence;
     silence += REPEATS * (UINT64_C(4096) << (attr.timeout & 31));
     return silence < LEAVE_MOST_NS ? silence : LEAVE_MOST_NS;
@@ -160,7 +162,7 @@ static void begin_leaving(struct sluice_loop *l, struct session *s) {
     uint64_t now = loop_clock(l), grace_end = s->close.deadline_ns, silence = silence_of(s);
     session_set_state(s, SESSION_LEAVING);
     s->close.leave_end_ns = now + node_leave_ns(s->node);
-    s->close.leave_head = s->connection.sq.head;
+    s->close.leave_head = session_connection(s)->sq.head;
     s->close.silent_looks = 0;
     s->close.looks_most = (uint32_t)(silence / LINGER_NS);
     set_deadline(l, s, grace_end > now + LINGER_NS ? grace_end : now + LINGER_NS);
@@ -168,8 +170,9 @@ static void begin_leaving(struct sluice_loop *l, struct session *s) {
 
 /* A peer, or a host, that is slow takes what is ahead of them; one that is gone takes nothing. */
 static bool leaving_goes_on(struct sluice_loop *l, struct session *s) {
-    bool moved = s->connection.sq.head != s->close.leave_head;
-    s->close.leave_head = s->connection.sq.head;
+    struct connection *c = session_connection(s);
+    bool moved = c->sq.head != s->close.leave_head;
+    s->close.leave_head = c->sq.head;
     s->close.silent_looks = moved ? 0 : s->close.silent_looks + 1;
     if (s->close.silent_looks >= s->close.looks_most || l->now_ns >= s->close.leave_end_ns)
         return false;
@@ -184,9 +187,9 @@ static void leave(struct sluice_loop *l, struct session *s) {
 
 /* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE. */
 static bool may_refuse(const struct session *s) {
-    bool early = s->node->traits.dialer_first && s->connection.handshake == HANDSHAKE_HELLO;
-    return s->connection.handshake && !early && s->adopted && s->connection.cm.passive &&
-           s->state == SESSION_OPENING;
+    const struct connection *c = session_connection(s);
+    bool early = s->node->traits.dialer_first && c->handshake == HANDSHAKE_HELLO;
+    return c->handshake && !early && s->adopted && c->cm.passive && s->state == SESSION_OPENING;
 }
 
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns) {
@@ -266,33 +269,34 @@ void session_peer_bye(struct sluice_loop *l, struct session *s) {
 
 /* This side's own decision, with the connection as good as ever: the peer is told. */
 static bool told_no(struct sluice_loop *l, struct session *s) {
-    sluice_reason reason = s->connection.cm.down.reason;
+    struct connection *c = session_connection(s);
+    sluice_reason reason = c->cm.down.reason;
     struct private_data_rej rej = {.reason = (uint16_t)reason};
     if (!may_refuse(s) || (reason != SLUICE_REASON_TIMEOUT && reason != SLUICE_REASON_NO_LISTENER &&
                            reason != SLUICE_REASON_BUSY))
         return false;
-    snprintf(rej.text, sizeof rej.text, "%.*s", PRIVATE_DATA_REJ_TEXT, s->connection.cm.down.text);
+    snprintf(rej.text, sizeof rej.text, "%.*s", PRIVATE_DATA_REJ_TEXT, c->cm.down.text);
     session_refuse(l, s, reason, &rej);
     return true;
 }
 
 /* The connection is down; what had arrived is still to be looked at. */
 void session_down(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     session_attach(l, s);
-    close_note_cause(s, s->connection.cm.down.cm_event, s->connection.cm.down.cm_status, -1);
+    close_note_cause(s, c->cm.down.cm_event, c->cm.down.cm_status, -1);
     /* A flush says that the queue pair broke; the device's event, which comes later, says why. */
     if (s->state >= SESSION_RELEASED && s->close.reason_provisional &&
         s->close.reason == SLUICE_REASON_PEER_LOST &&
-        (s->connection.cm.down.reason == SLUICE_REASON_DEVICE_ERROR ||
-         s->connection.cm.down.reason == SLUICE_REASON_ACCESS))
-        close_settle(s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
-                     s->connection.cm.down.text);
-    if (s->state >= SESSION_RELEASED || s->connection.drain.down_polls || told_no(l, s))
+        (c->cm.down.reason == SLUICE_REASON_DEVICE_ERROR ||
+         c->cm.down.reason == SLUICE_REASON_ACCESS))
+        close_settle(s, c->cm.down.reason, c->cm.down.vendor, c->cm.down.text);
+    if (s->state >= SESSION_RELEASED || c->drain.down_polls || told_no(l, s))
         return;
     /* Frames that had arrived at a listener's side show that the dialer was up: close_down_now(). */
-    if (s->announced || s->adopted || (s->connection.cm.passive && s->connection.recv.heard)) {
-        s->connection.drain.down_polls = 1;
+    if (s->announced || s->adopted || (c->cm.passive && c->recv.heard)) {
+        c->drain.down_polls = 1;
         l->downs++;
     } else {
         close_down_now(l, s);
@@ -300,31 +304,32 @@ void session_down(struct sluice_loop *l, struct session *s) {
 }
 
 void close_adopt_heard(struct sluice_loop *l, struct session *s) {
-    if (!s->adopted && s->connection.cm.passive && !s->connection.handshake && s->rx.held.head)
+    struct connection *c = session_connection(s);
+    if (!s->adopted && c->cm.passive && !c->handshake && s->rx.held.head)
         session_adopt(l, s);
 }
 
 void close_down_now(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     if (s->state >= SESSION_RELEASED)
         return;
     close_adopt_heard(l, s);
-    s->close.reason_provisional = s->connection.cm.down.reason == SLUICE_REASON_PEER_LOST &&
-                                  s->close.reason == SLUICE_REASON_NONE;
-    set_reason(s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
-               s->connection.cm.down.code, s->connection.cm.down.text);
-    session_close(l, s, s->connection.cm.down.reason, s->connection.cm.down.vendor,
-                  s->connection.cm.down.text);
+    s->close.reason_provisional =
+        c->cm.down.reason == SLUICE_REASON_PEER_LOST && s->close.reason == SLUICE_REASON_NONE;
+    set_reason(s, c->cm.down.reason, c->cm.down.vendor, c->cm.down.code, c->cm.down.text);
+    session_close(l, s, c->cm.down.reason, c->cm.down.vendor, c->cm.down.text);
 }
 
 unsigned session_check_downs(struct sluice_loop *l) {
     loop_assert_inside(l);
     unsigned count = 0;
     for (struct session *s = l->sessions; s && l->downs > 0; s = s->next) {
-        if (s->connection.drain.down_polls == 0)
+        struct drain *drain = &session_connection(s)->drain;
+        if (drain->down_polls == 0)
             continue;
         /* Polls that brought nothing count much; the others, so that a busy loop ends too. */
-        s->connection.drain.down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
-        if (s->connection.drain.down_polls <= DOWN_POLLS_MAX)
+        drain->down_polls += l->wc_count == 0 ? DOWN_POLLS_MAX / DOWN_POLLS : 1;
+        if (drain->down_polls <= DOWN_POLLS_MAX)
             continue;
         close_down_now(l, s); /* and with it downs is one less */
         count++;
@@ -343,6 +348,7 @@ void session_wait_for_pins(struct sluice_loop *l, struct session *s) {
 }
 
 void session_progress(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
@@ -356,14 +362,14 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     case SESSION_LEAVING:
         if (!s->close.bye_posted)
             s->close.bye_posted = send_control(l, s, FRAME_BYE);
-        else if ((int32_t)(s->connection.sq.head - s->close.bye_index) > 0)
+        else if ((int32_t)(c->sq.head - s->close.bye_index) > 0)
             release(l, s);
         break;
     case SESSION_DRAINING:
         drain_progress(l, s);
         break;
     case SESSION_OPENING:
-        if (s->connection.drain.renewing)
+        if (c->drain.renewing)
             drain_progress(l, s);
         break;
     case SESSION_FREE:
@@ -396,7 +402,7 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         drain_expired(l, s);
         break;
     case SESSION_OPENING:
-        if (s->connection.drain.renewing)
+        if (session_connection(s)->drain.renewing)
             drain_expired(l, s);
         else
             handshake_nudge(l, s);
@@ -420,7 +426,7 @@ void session_gone(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     /* The device has reported all events of the queue pair: it could not be destroyed before. */
     if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST &&
-        atomic_load(&s->connection.accessed))
+        atomic_load(&session_connection(s)->accessed))
         close_settle(s, SLUICE_REASON_ACCESS, IBV_EVENT_QP_ACCESS_ERR,
                      "the peer accessed memory that it may not");
     session_set_state(s, SESSION_GONE);

@@ -21,6 +21,7 @@
 #include "core/wire/frame.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
+#include "core/connection_table.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/rndv.h"
@@ -43,41 +44,44 @@ static bool said_bye(const struct session *s) {
 
 /* Destroyed, or left to the connector thread that is still in rdma_connect() with it (cm/connector.c). */
 static void detach_qp(struct sluice_loop *l, struct session *s) {
-    struct cm_conn *conn = &s->connection.cm;
+    struct connection *c = session_connection(s);
+    struct cm_conn *conn = &c->cm;
     int error = 0;
     if (conn->qp_left && !conn->left_qp)
-        conn->left_qp = s->connection.qp;
+        conn->left_qp = c->qp;
     else
-        error = s->node->fabric->destroy_qp(s->connection.qp);
+        error = s->node->fabric->destroy_qp(c->qp);
     if (error != 0)
         log_write(&l->node->log, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
                   error);
-    s->connection.qp = s->connection.recv.own.qp = NULL;
-    s->connection.drain.ended = true;
+    c->qp = c->recv.own.qp = NULL;
+    c->drain.ended = true;
 }
 
 static void release_qp(struct sluice_loop *l, struct session *s) {
-    if (s->connection.rx.queue->srq) {
-        srq_leave(l, s, s->connection.drain.settled);
+    struct connection *c = session_connection(s);
+    if (c->rx.queue->srq) {
+        srq_leave(l, s, c->drain.settled);
     } else {
         srq_unsettle(l, s);
-        s->connection.recv.reserved =
-            0; /* what was set aside for replies went with its own queue */
+        c->recv.reserved = 0; /* what was set aside for replies went with its own queue */
     }
-    if (s->connection.qp)
+    if (c->qp)
         detach_qp(l, s);
-    s->connection.drain.ended = false;
-    l->cq_used -= s->connection.cq_share;
+    c->drain.ended = false;
+    l->cq_used -= c->cq_share;
 }
 
 static void free_queues(struct session *s) {
-    free(s->connection.sq.entries);
-    s->connection.sq.entries = NULL;
-    free((void *)s->connection.recv.own.trail);
-    s->connection.recv.own.trail = NULL;
+    struct connection *c = session_connection(s);
+    free(c->sq.entries);
+    c->sq.entries = NULL;
+    free((void *)c->recv.own.trail);
+    c->recv.own.trail = NULL;
 }
 
 static void drained(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     UNCANCELLED;
     if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST && said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
@@ -91,29 +95,30 @@ static void drained(struct sluice_loop *l, struct session *s) {
     rndv_end(l, s);
     rpc_client_end(l, s);
     free_queues(s);
-    if (s->connection.sq.headers && s->connection.sq.headers->pool == l->pool)
+    if (c->sq.headers && c->sq.headers->pool == l->pool)
         atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);
-    if (s->connection.sq.headers)
-        msg_discard(l, s->connection.sq.headers);
-    s->connection.sq.headers = NULL;
+    if (c->sq.headers)
+        msg_discard(l, c->sq.headers);
+    c->sq.headers = NULL;
     cm_post(l->node, s, CM_MSG_DRAINED);
 }
 
 /* The device does not flush: completions of the dying QP that were polled already are forgotten. */
 static void forget_completions(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
         uint64_t id = l->wc[i].wr_id;
         struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
-        bool shared = !(id & 1) && id != 0 && s->connection.rx.queue->srq &&
-                      (msg->flags & MSG_SHARED) && l->wc[i].qp_num == s->connection.qp->qp_num;
-        if (id == 0 || (id & 1 && (uint32_t)(id >> 32) != s->slot) ||
+        bool shared = !(id & 1) && id != 0 && c->rx.queue->srq && (msg->flags & MSG_SHARED) &&
+                      l->wc[i].qp_num == c->qp->qp_num;
+        if (id == 0 || (id & 1 && wr_send_connection(l->node->connections, id) != c) ||
             (!(id & 1) && msg->owner != s && !shared))
             continue;
         if (shared) {
             srq_stray(l, msg);
         } else if (!(id & 1)) {
             recv_buffer_put(l, msg);
-            s->connection.rx.queue->posted--;
+            c->rx.queue->posted--;
         }
         l->wc[i].wr_id = 0;
     }
@@ -121,24 +126,25 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
 
 /* As long as the device may take: closing the node does not shorten it, for the device is all that is waited for. */
 static void give_time(struct sluice_loop *l, struct session *s) {
-    s->connection.drain.lasts_seen = l->lasts;
+    session_connection(s)->drain.lasts_seen = l->lasts;
     s->close.deadline_ns = loop_clock(l) + DRAIN_NS;
     loop_deadline(l, s->close.deadline_ns);
 }
 
 static bool is_silent(const struct session *s) {
-    return !s->connection.rx.queue->srq && s->node->traits.silent_in_err;
+    return !session_connection(s)->rx.queue->srq && s->node->traits.silent_in_err;
 }
 
 /* The QP into ERR. Its end is known by a marker that completes, or by an empty poll; without sends, by neither. */
 static void end_qp(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    bool ended = s->connection.qp && session_modify(s, &attr, IBV_QP_STATE);
+    bool ended = c->qp && session_modify(s, &attr, IBV_QP_STATE);
     if (is_silent(s)) {
-        if (s->connection.qp)
+        if (c->qp)
             detach_qp(l, s);
         srq_await(l, s);
-    } else if (!s->connection.drain.renewing && !(ended && send_marker(l, s))) {
+    } else if (!c->drain.renewing && !(ended && send_marker(l, s))) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
     }
     give_time(l, s);
@@ -146,50 +152,53 @@ static void end_qp(struct sluice_loop *l, struct session *s) {
 
 void drain_begin(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    s->connection.drain.renewing = true;
+    session_connection(s)->drain.renewing = true;
     end_qp(l, s);
     drain_progress(l, s);
 }
 
 void session_drain(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     session_set_state(s, SESSION_DRAINING);
-    s->connection.drain.renewing = false;
+    c->drain.renewing = false;
     if (!session_has_qp(s)) {
         drained(l, s);
         return;
     }
     end_qp(l, s);
-    if (s->connection.rx.queue->srq)
+    if (c->rx.queue->srq)
         srq_drain(l, s);
     session_progress(l, s);
 }
 
 /* True: the device, which was told to end this queue pair, still has receives of it. */
 static bool has_receives(const struct session *s) {
-    return s->connection.rx.queue->srq ? !s->connection.drain.settled
-                                       : s->connection.rx.queue->posted > 0;
+    const struct connection *c = session_connection(s);
+    return c->rx.queue->srq ? !c->drain.settled : c->rx.queue->posted > 0;
 }
 
 static void finish(struct sluice_loop *l, struct session *s) {
-    if (!s->connection.drain.renewing) {
+    struct connection *c = session_connection(s);
+    if (!c->drain.renewing) {
         drained(l, s);
         return;
     }
     release_qp(l, s);
     free_queues(s);
-    s->connection.drain.renewing = false;
+    c->drain.renewing = false;
     s->close.deadline_ns = 0;
     session_renewed(l, s);
 }
 
 void drain_progress(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.drain.settled && is_silent(s)) {
+    if (c->drain.settled && is_silent(s)) {
         send_abandon(l, s, SLUICE_EUNKNOWN);
         recv_queue_swallowed(l, s);
     }
-    if (!has_receives(s) && s->connection.sq.head == s->connection.sq.tail)
+    if (!has_receives(s) && c->sq.head == c->sq.tail)
         finish(l, s);
 }
 
@@ -198,25 +207,25 @@ void drain_progress(struct sluice_loop *l, struct session *s) {
  * first time in any case: it may be this process that was away.
  */
 static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
-    bool moves = l->wc_count > 0 || l->lasts != s->connection.drain.lasts_seen ||
-                 s->connection.drain.extensions == 0;
-    if (!moves || s->connection.drain.extensions++ >= DRAIN_EXTENSIONS)
+    struct connection *c = session_connection(s);
+    bool moves = l->wc_count > 0 || l->lasts != c->drain.lasts_seen || c->drain.extensions == 0;
+    if (!moves || c->drain.extensions++ >= DRAIN_EXTENSIONS)
         return false;
     give_time(l, s);
     return true;
 }
 
 void drain_expired(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (drain_goes_on(l, s))
         return;
     log_write(&l->node->log, SLUICE_LOG_WARNING,
               "the device did not flush a queue pair: %u receives, %u sends outstanding",
-              has_receives(s) ? s->connection.recv.own.posted + s->connection.rx.granted : 0,
-              s->connection.sq.tail - s->connection.sq.head);
+              has_receives(s) ? c->recv.own.posted + c->rx.granted : 0, c->sq.tail - c->sq.head);
     forget_completions(l, s);
     recv_queue_swallowed(l, s);
     /* Which buffers the device kept is not known: they are lost until the node closes. A next queue pair has none. */
-    s->connection.recv.own.posted = 0;
+    c->recv.own.posted = 0;
     finish(l, s);
 }

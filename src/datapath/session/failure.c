@@ -32,6 +32,7 @@ void session_post_refused(struct sluice_loop *l, struct session *s, int error, c
 }
 
 void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     sluice_reason reason = SLUICE_REASON_DEVICE_ERROR;
     if (s->state >= SESSION_RELEASED)
@@ -42,7 +43,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         return;
     close_note_cause(s, -1, 0, (int32_t)wc->status);
     close_adopt_heard(l, s);
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && s->connection.drain.down_polls > 0) {
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && c->drain.down_polls > 0) {
         close_down_now(l, s); /* nothing more had arrived, and why is known */
         return;
     }
@@ -84,7 +85,7 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
         reason == SLUICE_REASON_PEER_LOST && s->close.reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     failure_text_of_completion(text, sizeof text, wc->status);
-    if (wc->status == IBV_WC_WR_FLUSH_ERR && atomic_load(&s->connection.moved))
+    if (wc->status == IBV_WC_WR_FLUSH_ERR && atomic_load(&c->moved))
         snprintf(text, sizeof text, "the queue pair broke after an address of this side changed");
     session_close(l, s, reason, (uint32_t)wc->status, text);
 }

@@ -33,7 +33,7 @@
 #define NUDGE_LAST_NS 640000000ull
 
 static bool authenticated(const struct session *s) {
-    return s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_HMAC;
+    return session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_HMAC;
 }
 
 /* ---- the byte that the other side may READ (confirm.c) ----------------------------------------- */
@@ -41,7 +41,7 @@ static bool authenticated(const struct session *s) {
 #define PROBE_BYTES 12u /* behind HELLO's payload, or all of WELCOME's: its address and its key */
 
 static bool names_probe(const struct session *s) {
-    return s->connection.cm.rep.features & PRIVATE_DATA_FEATURE_PROBE;
+    return session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_PROBE;
 }
 
 /* Returns the bytes used: none where it was not agreed. */
@@ -74,8 +74,9 @@ struct transcript {
 };
 
 static void transcribe(const struct session *s, struct transcript *out) {
-    private_data_req_encode(&s->connection.cm.req, out->req);
-    private_data_rep_encode(&s->connection.cm.rep, out->rep);
+    const struct connection *c = session_connection(s);
+    private_data_req_encode(&c->cm.req, out->req);
+    private_data_rep_encode(&c->cm.rep, out->rep);
 }
 
 /* False: there is no such key (any more), or the application is not to be asked for it any more. */
@@ -86,7 +87,7 @@ static bool find_secret(struct session *s, struct auth_secret *out,
     out->count = 0;
     if (!loop_call_begin(l, LOOP_GIVEN_UP))
         return false;
-    out->count = keyring_find(s->link_config.keys, s->connection.cm.req.key_id, room);
+    out->count = keyring_find(s->link_config.keys, session_connection(s)->cm.req.key_id, room);
     loop_call_end(l);
     return out->count > 0;
 }
@@ -98,7 +99,7 @@ static void forget_secret(uint8_t room[SLUICE_SECRET_MAX]) {
 /* ---- the listener's proof -------------------------------------------------------------------- */
 
 sluice_reason handshake_prove(struct session *s) {
-    struct cm_conn *conn = &s->connection.cm;
+    struct cm_conn *conn = &session_connection(s)->cm;
     struct auth_secret secret;
     struct auth_proof proof;
     struct transcript said;
@@ -116,6 +117,7 @@ sluice_reason handshake_prove(struct session *s) {
 }
 
 sluice_reason handshake_verify(struct session *s) {
+    struct connection *c = session_connection(s);
     struct auth_secret secret;
     struct auth_proof proof;
     struct transcript said;
@@ -125,8 +127,8 @@ sluice_reason handshake_verify(struct session *s) {
     if (!find_secret(s, &secret, room))
         return SLUICE_REASON_AUTH_KEY;
     transcribe(s, &said);
-    memcpy(proof.check, s->connection.cm.rep.check, sizeof proof.check);
-    memcpy(proof.mac, s->connection.cm.rep.mac, sizeof proof.mac);
+    memcpy(proof.check, c->cm.rep.check, sizeof proof.check);
+    memcpy(proof.mac, c->cm.rep.mac, sizeof proof.mac);
     sluice_reason reason = auth_verify_listener(&proof, &secret, said.req, said.rep);
     forget_secret(room);
     return reason;
@@ -157,11 +159,12 @@ static bool prove_hello(struct session *s, struct auth_hello *hello) {
  * dials. A WRITE of nothing is more, and changes nothing.
  */
 static void nudge_later(struct sluice_loop *l, struct session *s) {
-    s->close.deadline_ns = loop_clock(l) + s->connection.nudge_ns;
+    s->close.deadline_ns = loop_clock(l) + session_connection(s)->nudge_ns;
     loop_deadline(l, s->close.deadline_ns);
 }
 
 static void say_hello(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     struct link_config *link = &s->link_config;
     struct auth_hello hello = {.private_bytes = link->private_bytes};
     uint8_t data[HELLO_BYTES_MAX + PROBE_BYTES];
@@ -172,33 +175,34 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
     }
     uint32_t bytes = (uint32_t)auth_hello_encode(&hello, data);
     bytes += put_probe(s, data + bytes);
-    s->connection.handshake = HANDSHAKE_ANSWER;
+    c->handshake = HANDSHAKE_ANSWER;
     if (!send_control_with(l, s, FRAME_HELLO, data, bytes)) {
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory for the handshake");
     } else if (l->node->traits.first_may_stick) {
-        s->connection.nudge_ns = NUDGE_FIRST_NS;
+        c->nudge_ns = NUDGE_FIRST_NS;
         nudge_later(l, s);
     }
 }
 
 void handshake_nudge(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.handshake != HANDSHAKE_ANSWER || s->connection.cm.passive) {
+    if (c->handshake != HANDSHAKE_ANSWER || c->cm.passive) {
         s->close.deadline_ns = 0;
         return;
     }
-    s->connection.nudge_ns =
-        s->connection.nudge_ns < NUDGE_LAST_NS ? 2 * s->connection.nudge_ns : NUDGE_LAST_NS;
+    c->nudge_ns = c->nudge_ns < NUDGE_LAST_NS ? 2 * c->nudge_ns : NUDGE_LAST_NS;
     nudge_later(l, s);
     send_nothing(l, s); /* or the session ends */
 }
 
 static void done(struct sluice_loop *l, struct session *s) {
-    s->connection.handshake = HANDSHAKE_NONE;
+    struct connection *c = session_connection(s);
+    c->handshake = HANDSHAKE_NONE;
     s->close.deadline_ns = 0;
     if (authenticated(s)) {
         pthread_mutex_lock(&s->node->lock);
-        s->info.key_id = s->connection.cm.req.key_id;
+        s->info.key_id = c->cm.req.key_id;
         pthread_mutex_unlock(&s->node->lock);
     }
     session_begin(l, s);
@@ -228,10 +232,10 @@ static void welcome(struct sluice_loop *l, struct session *s) {
 }
 
 void handshake_answered(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    struct cm_conn *conn = &s->connection.cm;
-    if (s->state != SESSION_OPENING || s->connection.handshake != HANDSHAKE_ANSWER ||
-        !conn->passive)
+    struct cm_conn *conn = &c->cm;
+    if (s->state != SESSION_OPENING || c->handshake != HANDSHAKE_ANSWER || !conn->passive)
         return;
     if (conn->accepted) {
         s->arg = conn->answer_arg;
@@ -246,23 +250,18 @@ void handshake_answered(struct sluice_loop *l, struct session *s) {
 /* ---- hearing --------------------------------------------------------------------------------- */
 
 const char *handshake_check(const struct session *s, const struct frame *f) {
+    const struct connection *c = session_connection(s);
     if (f->flags || f->total)
         return "a handshake frame with unknown flags";
     switch (f->type) {
     case FRAME_HELLO:
-        return s->connection.cm.passive && s->connection.handshake == HANDSHAKE_HELLO
-                   ? NULL
-                   : "an unexpected HELLO";
+        return c->cm.passive && c->handshake == HANDSHAKE_HELLO ? NULL : "an unexpected HELLO";
     case FRAME_WELCOME:
         if (f->length != (names_probe(s) ? PROBE_BYTES : 0))
             return "a WELCOME with other content than agreed";
-        return !s->connection.cm.passive && s->connection.handshake == HANDSHAKE_ANSWER
-                   ? NULL
-                   : "an unexpected WELCOME";
+        return !c->cm.passive && c->handshake == HANDSHAKE_ANSWER ? NULL : "an unexpected WELCOME";
     case FRAME_REFUSE:
-        return !s->connection.cm.passive && s->connection.handshake == HANDSHAKE_ANSWER
-                   ? NULL
-                   : "an unexpected REFUSE";
+        return !c->cm.passive && c->handshake == HANDSHAKE_ANSWER ? NULL : "an unexpected REFUSE";
     default:
         return "a frame before the handshake";
     }
@@ -284,7 +283,7 @@ static sluice_reason check_proof(struct session *s, const struct auth_hello *hel
     forget_secret(room);
     /* Only what was proven is remembered, else any peer could make the memory forget. */
     if (reason == SLUICE_REASON_NONE) {
-        bool used = replay_add(replay, s->connection.cm.req.nonce);
+        bool used = replay_add(replay, session_connection(s)->cm.req.nonce);
         return replay_add(replay, hello->proof.mac) || used ? SLUICE_REASON_AUTH_REPLAY : reason;
     }
     return replay_seen(replay, hello->proof.mac) ? SLUICE_REASON_AUTH_REPLAY : reason;
@@ -292,6 +291,7 @@ static sluice_reason check_proof(struct session *s, const struct auth_hello *hel
 
 static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *data,
                        uint32_t bytes) {
+    struct connection *c = session_connection(s);
     struct auth_hello hello;
     bytes = take_probe(s, data, bytes);
     sluice_reason reason = auth_hello_decode(&hello, data, bytes, authenticated(s));
@@ -301,14 +301,14 @@ static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *
         refuse(l, s, reason);
         return;
     }
-    s->connection.handshake = HANDSHAKE_ANSWER;
+    c->handshake = HANDSHAKE_ANSWER;
     cm_post(l->node, s, CM_MSG_HANDSHAKE_DONE);
     /* The listener's link has none of its own: the place is free for the peer's. */
     s->link_config.private_bytes = hello.private_bytes;
     memcpy(s->link_config.private_data, hello.private_data, hello.private_bytes);
     s->peer.private_data = s->link_config.private_data;
     s->peer.private_bytes = hello.private_bytes;
-    s->peer.key_id = s->connection.cm.req.key_id;
+    s->peer.key_id = c->cm.req.key_id;
     if (s->link_config.flags & SLUICE_ASK)
         session_ask(l, s);
     else
@@ -351,6 +351,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
 }
 
 void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (s->adopted) {
         hear(l, s, msg);
@@ -358,20 +359,21 @@ void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_m
     }
     msg_queue_push(&s->rx.held, msg);
     session_disturb(s);
-    if (s->connection.handshake != HANDSHAKE_HELD)
+    if (c->handshake != HANDSHAKE_HELD)
         session_arrived(l, s);
-    s->connection.handshake = HANDSHAKE_HELD;
+    c->handshake = HANDSHAKE_HELD;
 }
 
 void handshake_begin(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (!s->connection.cm.passive) {
+    if (!c->cm.passive) {
         say_hello(l, s);
         return;
     }
     struct sluice_msg *msg = msg_queue_pop(&s->rx.held);
     if (msg) {
-        s->connection.handshake = HANDSHAKE_HELLO;
+        c->handshake = HANDSHAKE_HELLO;
         hear(l, s, msg);
     }
 }

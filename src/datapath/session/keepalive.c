@@ -40,17 +40,19 @@
 #define AWAY 10u   /* between two looks: the loop was away */
 
 static inline bool is_watched(const struct session *s) {
-    return s->connection.keepalive.interval_ns != 0 && s->state <= SESSION_FLUSHING;
+    return session_connection(s)->keepalive.interval_ns != 0 && s->state <= SESSION_FLUSHING;
 }
 
 /* Its wrapping does no harm: only whether it moved counts, and frames have credits. */
 static inline uint32_t received(const struct session *s) {
-    return s->connection.rx.sequence + s->connection.recv.controls;
+    const struct connection *c = session_connection(s);
+    return c->rx.sequence + c->recv.controls;
 }
 
 /* The frames that the peer receives: operations on its memory show it nothing. */
 static inline uint32_t posted(const struct session *s) {
-    return s->connection.sq.tail - s->connection.sq.frameless;
+    const struct connection *c = session_connection(s);
+    return c->sq.tail - c->sq.frameless;
 }
 
 static inline uint64_t sixteenths(uint64_t interval_ns, unsigned count) {
@@ -70,16 +72,19 @@ static void set_look(struct sluice_loop *l, uint64_t due_ns, uint64_t step_ns) {
  */
 static void set_mark(struct sluice_loop *l, uint64_t now) {
     uint64_t most = l->srq.queue.posted;
-    for (const struct session *s = l->sessions; s; s = s->next)
-        most += s->connection.recv.own.posted + (s->connection.sq.tail - s->connection.sq.head);
+    for (const struct session *s = l->sessions; s; s = s->next) {
+        const struct connection *c = session_connection(s);
+        most += c->recv.own.posted + (c->sq.tail - c->sq.head);
+    }
     l->mark_ns = now;
     l->mark = l->totals.completions + most;
 }
 
 void keepalive_start(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    struct keepalive *k = &s->connection.keepalive;
-    uint64_t interval = s->connection.cm.rep.keepalive * PRIVATE_DATA_KEEPALIVE_NS;
+    struct keepalive *k = &c->keepalive;
+    uint64_t interval = c->cm.rep.keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     if (interval == 0)
         return;
     uint64_t now = loop_clock(l), step = interval / LOOKS;
@@ -117,9 +122,10 @@ static void catch_up(struct sluice_loop *l) {
 
 /* False: nothing came for too long. */
 static bool hear(const struct sluice_loop *l, struct session *s, bool away) {
-    struct keepalive *k = &s->connection.keepalive;
+    struct connection *c = session_connection(s);
+    struct keepalive *k = &c->keepalive;
     uint32_t rx = received(s);
-    if (rx != k->rx_seen || s->connection.rx.granted < 2) {
+    if (rx != k->rx_seen || c->rx.granted < 2) {
         k->rx_seen = rx;
         k->rx_ns = l->now_ns;
         k->excused = false;
@@ -131,22 +137,23 @@ static bool hear(const struct sluice_loop *l, struct session *s, bool away) {
 }
 
 static void speak(struct sluice_loop *l, struct session *s) {
-    struct keepalive *k = &s->connection.keepalive;
+    struct connection *c = session_connection(s);
+    struct keepalive *k = &c->keepalive;
     if (k->tx_seen != posted(s)) {
         k->tx_seen = posted(s);
         k->tx_ns = l->now_ns;
         return;
     }
     if (l->now_ns - k->tx_ns < sixteenths(k->interval_ns, QUIET) ||
-        (s->connection.tx.credits < 2 && s->connection.rx.unreported == 0) ||
-        !send_control(l, s, FRAME_ALIVE))
+        (c->tx.credits < 2 && c->rx.unreported == 0) || !send_control(l, s, FRAME_ALIVE))
         return;
     k->tx_seen = posted(s);
     k->tx_ns = l->now_ns;
 }
 
 static void look_at(struct sluice_loop *l, struct session *s) {
-    struct keepalive *k = &s->connection.keepalive;
+    struct connection *c = session_connection(s);
+    struct keepalive *k = &c->keepalive;
     bool away = l->now_ns - k->checked_ns > sixteenths(k->interval_ns, AWAY);
     k->checked_ns = l->now_ns;
     if (hear(l, s, away)) {
@@ -157,7 +164,7 @@ static void look_at(struct sluice_loop *l, struct session *s) {
     s->close.reason_provisional = s->close.reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];
     snprintf(text, sizeof text, "nothing was heard of the peer for two intervals of %llu ms",
-             (unsigned long long)(s->connection.keepalive.interval_ns / 1000000));
+             (unsigned long long)(c->keepalive.interval_ns / 1000000));
     session_close(l, s, SLUICE_REASON_KEEPALIVE, 0, text);
 }
 
@@ -175,8 +182,9 @@ void keepalive_check(struct sluice_loop *l) {
         l->keepalive_visits++;
         if (!is_watched(s))
             continue;
-        if (s->connection.keepalive.interval_ns < shortest)
-            shortest = s->connection.keepalive.interval_ns;
+        const struct keepalive *k = &session_connection(s)->keepalive;
+        if (k->interval_ns < shortest)
+            shortest = k->interval_ns;
         look_at(l, s);
     }
     if (shortest == UINT64_MAX) {

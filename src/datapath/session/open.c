@@ -22,6 +22,7 @@
 #include "datapath/loop/events.h"
 #include "datapath/session/close.h"
 #include "datapath/session/queue_pair.h"
+#include "core/connection_table.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
@@ -55,32 +56,32 @@ void session_attach(struct sluice_loop *l, struct session *s) {
 
 /* Sets the values that both sides agreed on, before the first frame can come or go. */
 static void agree(struct session *s) {
-    const struct private_data_rep *rep = &s->connection.cm.rep;
+    struct connection *c = session_connection(s);
+    const struct private_data_rep *rep = &c->cm.rep;
     const struct node_options *options = &s->node->options;
     uint64_t agreed = 1ull << rep->message_log2;
     s->tx.frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
-    s->connection.rx.payload_max = s->tx.frame_payload;
+    c->rx.payload_max = s->tx.frame_payload;
     s->rx.message_max = agreed;
     s->tx.message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
-    s->connection.tx.credits = CREDITS_INITIAL;
-    s->connection.tx.reserve = CREDIT_RESERVE;
-    s->connection.tx.credits_max =
-        s->connection.cm.passive ? s->connection.cm.req.credits : rep->credits;
+    c->tx.credits = CREDITS_INITIAL;
+    c->tx.reserve = CREDIT_RESERVE;
+    c->tx.credits_max = c->cm.passive ? c->cm.req.credits : rep->credits;
     /* So often that a window that is full always has a signalled send in it. */
-    uint64_t inline_max = s->connection.sq.inline_max ? s->connection.sq.inline_max : 1;
+    uint64_t inline_max = c->sq.inline_max ? c->sq.inline_max : 1;
     uint64_t every = SIGNAL_EVERY;
-    every = every < s->connection.sq.depth / 4 ? every : s->connection.sq.depth / 4;
+    every = every < c->sq.depth / 4 ? every : c->sq.depth / 4;
     every = every < s->window.messages / 4 ? every : s->window.messages / 4;
     every = every < s->window.bytes / 4 / inline_max ? every : s->window.bytes / 4 / inline_max;
     if ((options->without & WITHOUT_SIGNALLING) || s->node->traits.sends_in_place)
         every = 1; /* no completion stands for another's memory */
-    s->connection.sq.signal_every = every ? (uint32_t)every : 1;
+    c->sq.signal_every = every ? (uint32_t)every : 1;
     coalesce_begin(s);
     s->framed_end = framed_end(s);
     pthread_mutex_lock(&s->node->lock);
     s->info.message_bytes_max = s->tx.message_max;
     s->info.eager_bytes = s->tx.frame_payload;
-    s->info.credits = s->connection.tx.credits_max;
+    s->info.credits = c->tx.credits_max;
     s->info.keepalive_ns = rep->keepalive * PRIVATE_DATA_KEEPALIVE_NS;
     pthread_mutex_unlock(&s->node->lock);
 }
@@ -98,13 +99,14 @@ static unsigned remote_rights(const struct session *s) {
 
 /* Which operations one of the two devices does not have. */
 static void settle_operations(struct session *s) {
-    unsigned lacks = fabric_peer_lacks(s->node->fabric, s->connection.qp);
+    struct connection *c = session_connection(s);
+    unsigned lacks = fabric_peer_lacks(s->node->fabric, c->qp);
     if (s->node->traits.no_immediate)
         lacks |= FABRIC_LACKS_IMMEDIATE;
     if (s->node->device_attr.atomic_cap == IBV_ATOMIC_NONE)
         lacks |= FABRIC_LACKS_ATOMICS;
-    s->connection.lacks = (uint8_t)lacks;
-    if ((lacks & FABRIC_LACKS_ARRIVAL) && !s->connection.confirm.on)
+    c->lacks = (uint8_t)lacks;
+    if ((lacks & FABRIC_LACKS_ARRIVAL) && !c->confirm.on)
         confirm_init(s); /* nothing was posted yet */
 }
 
@@ -113,13 +115,14 @@ static void settle_operations(struct session *s) {
  * WELCOME its queue pair reaches no region, whatever keys it has learnt.
  */
 static bool modify_up(struct session *s) {
-    struct cm_conn *conn = &s->connection.cm;
+    struct connection *c = session_connection(s);
+    struct cm_conn *conn = &c->cm;
     one_sided_up(s);
     if (s->node->traits.answer_is_up) {
         settle_operations(s);
         return true; /* it is, or will be */
     }
-    conn->rtr.qp_access_flags = conn->passive && s->connection.handshake ? 0 : remote_rights(s);
+    conn->rtr.qp_access_flags = conn->passive && c->handshake ? 0 : remote_rights(s);
     if (!session_modify(s, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS))
         return false;
     settle_operations(s);
@@ -133,23 +136,23 @@ bool session_admit(struct session *s) {
 }
 
 static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     struct ibv_qp_init_attr init = {
-        .qp_context = s,
+        .qp_context = c,
         .send_cq = l->cq,
         .recv_cq = l->cq,
-        .srq = s->connection.rx.queue->srq,
-        .cap = {.max_send_wr = s->connection.sq.depth,
-                .max_recv_wr = s->connection.rx.queue->srq ? 0 : s->connection.rx.queue->depth,
-                .max_send_sge = s->connection.sq.sges,
+        .srq = c->rx.queue->srq,
+        .cap = {.max_send_wr = c->sq.depth,
+                .max_recv_wr = c->rx.queue->srq ? 0 : c->rx.queue->depth,
+                .max_send_sge = c->sq.sges,
                 .max_recv_sge = 1},
         .qp_type = IBV_QPT_RC,
     };
-    struct ibv_qp *qp = queue_pair_create(l->node, &init, &s->connection.extended);
+    struct ibv_qp *qp = queue_pair_create(l->node, &init, &c->extended);
     if (qp) {
-        s->connection.number = ++l->connections;
-        s->connection.sq.inline_max = init.cap.max_inline_data;
-        if (init.cap.max_send_sge < s->connection.sq.sges)
-            s->connection.sq.sges = init.cap.max_send_sge;
+        c->sq.inline_max = init.cap.max_inline_data;
+        if (init.cap.max_send_sge < c->sq.sges)
+            c->sq.sges = init.cap.max_send_sge;
     }
     return qp;
 }
@@ -159,56 +162,56 @@ static struct ibv_qp *create_qp(struct sluice_loop *l, struct session *s) {
  * yet must not be able to take the receives of other sessions.
  */
 static void choose_receives(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     const struct link_config *link = &s->link_config;
-    bool stranger = s->connection.cm.passive && link->keys;
+    bool stranger = c->cm.passive && link->keys;
     uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
     struct recv_queue *shared = &l->srq.queue;
-    s->connection.rx.queue = &s->connection.recv.own;
+    c->rx.queue = &c->recv.own;
     if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
         srq_room(l) + shared->spare >= CREDITS_INITIAL)
-        s->connection.rx.queue = shared;
-    s->connection.recv.own.depth = s->connection.credits.max + link->requests < most
-                                       ? s->connection.credits.max + link->requests
-                                       : most;
-    s->connection.recv.own.spare_max = link->requests;
-    s->connection.credits.granted = 0;
-    s->connection.rx.repost_batch = 1;
+        c->rx.queue = shared;
+    c->recv.own.depth =
+        c->credits.max + link->requests < most ? c->credits.max + link->requests : most;
+    c->recv.own.spare_max = link->requests;
+    c->credits.granted = 0;
+    c->rx.repost_batch = 1;
     pthread_mutex_lock(&s->node->lock);
-    s->info.shared = s->connection.rx.queue == shared;
+    s->info.shared = c->rx.queue == shared;
     pthread_mutex_unlock(&s->node->lock);
 }
 
 static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_reason *reason) {
-    struct cm_conn *conn = &s->connection.cm;
+    struct connection *c = session_connection(s);
+    struct cm_conn *conn = &c->cm;
     choose_receives(l, s);
-    uint32_t share =
-        s->connection.sq.depth + (s->connection.rx.queue->srq ? 0 : s->connection.rx.queue->depth);
+    uint32_t share = c->sq.depth + (c->rx.queue->srq ? 0 : c->rx.queue->depth);
     *reason = SLUICE_REASON_BUSY;
     if (l->cq_used + share > (uint32_t)l->cq_size)
         return "the completion queue of the loop has no room for another session";
     *reason = SLUICE_REASON_NO_MEMORY;
-    s->connection.sq.entries = calloc(s->connection.sq.depth, sizeof *s->connection.sq.entries);
-    if (!s->connection.sq.entries)
+    c->sq.entries = calloc(c->sq.depth, sizeof *c->sq.entries);
+    if (!c->sq.entries)
         return "out of memory";
-    if (!s->connection.rx.queue->srq && l->node->traits.silent_in_err) {
-        s->connection.recv.own.trail = (struct sluice_msg **)calloc(
-            s->connection.recv.own.depth, sizeof *s->connection.recv.own.trail);
-        if (!s->connection.recv.own.trail)
+    if (!c->rx.queue->srq && l->node->traits.silent_in_err) {
+        c->recv.own.trail =
+            (struct sluice_msg **)calloc(c->recv.own.depth, sizeof *c->recv.own.trail);
+        if (!c->recv.own.trail)
             return "out of memory";
     }
     *reason = SLUICE_REASON_DEVICE_ERROR;
-    s->connection.qp = create_qp(l, s);
-    if (!s->connection.qp)
+    c->qp = create_qp(l, s);
+    if (!c->qp)
         return "the device cannot create another queue pair";
-    s->connection.recv.own.qp = s->connection.qp;
-    s->connection.cq_share = share;
-    l->cq_used += s->connection.cq_share;
+    c->recv.own.qp = c->qp;
+    c->cq_share = share;
+    l->cq_used += c->cq_share;
     if (!session_modify(s, &conn->init, conn->init_mask))
         return "the queue pair cannot be moved to INIT";
     if (conn->passive && (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE))
-        s->connection.handshake = HANDSHAKE_HELLO;
+        c->handshake = HANDSHAKE_HELLO;
     errno = ENOMEM; /* of what is not the device's */
-    if (s->connection.rx.queue->srq && !srq_join(l, s))
+    if (c->rx.queue->srq && !srq_join(l, s))
         return "too many queue pairs share receives";
     if (!recv_queue_prime(l, s)) {
         landing_missed(l);
@@ -217,7 +220,7 @@ static const char *build_qp(struct sluice_loop *l, struct session *s, sluice_rea
     }
     if (!conn->passive)
         return NULL;
-    s->connection.recv.heard = true;
+    c->recv.heard = true;
     agree(s);
     if (!modify_up(s))
         return "the queue pair cannot be moved to RTS";
@@ -233,6 +236,7 @@ static void refused(struct sluice_loop *l, struct session *s, const char *what) 
 }
 
 void session_prepare(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     session_attach(l, s);
     if (s->state != SESSION_OPENING)
@@ -246,12 +250,12 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
         session_close(l, s, reason, 0, NULL);
         return;
     }
-    if (s->connection.cm.passive && s->connection.cm.accepted)
-        s->arg = s->connection.cm.answer_arg;
-    s->connection.sq.depth = queue_pair_sends(l->node);
-    s->connection.sq.sges = queue_pair_sges(l->node);
-    s->connection.sq.mask = s->connection.sq.depth - 1;
-    s->connection.sq.limit = s->connection.sq.quick = s->connection.sq.depth - SQ_RESERVE;
+    if (c->cm.passive && c->cm.accepted)
+        s->arg = c->cm.answer_arg;
+    c->sq.depth = queue_pair_sends(l->node);
+    c->sq.sges = queue_pair_sges(l->node);
+    c->sq.mask = c->sq.depth - 1;
+    c->sq.limit = c->sq.quick = c->sq.depth - SQ_RESERVE;
     if (l->node->traits.sent_is_local)
         confirm_init(s);
     const char *wrong = build_qp(l, s, &reason);
@@ -262,22 +266,25 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
             session_close(l, s, reason, 0, wrong);
         return;
     }
-    s->connection.cm.qp_num = s->connection.qp->qp_num;
-    s->connection.cm.srq = s->connection.rx.queue->srq != NULL;
+    c->cm.qp_num = c->qp->qp_num;
+    c->cm.srq = c->rx.queue->srq != NULL;
     cm_post(l->node, s, CM_MSG_PREPARED);
 }
 
 /* The queue pair of the last try is gone, or no longer this session's. */
 void session_renewed(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    s->connection.recv.own = (struct recv_queue){0};
-    s->connection.rx.granted = s->connection.credits.granted = 0;
+    connection_renew(c);
+    c->recv.own = (struct recv_queue){0};
+    c->rx.granted = c->credits.granted = 0;
     session_prepare(l, s);
 }
 
 void session_apply(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    struct cm_conn *conn = &s->connection.cm;
+    struct cm_conn *conn = &c->cm;
     if (s->state != SESSION_OPENING)
         return;
     sluice_reason reason = handshake_verify(s);
@@ -288,9 +295,9 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         return;
     }
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
-        s->connection.handshake = HANDSHAKE_HELLO;
+        c->handshake = HANDSHAKE_HELLO;
     agree(s);
-    s->connection.recv.heard = true;
+    c->recv.heard = true;
     if (!modify_up(s)) {
         refused(l, s, "the queue pair cannot be moved to RTS");
         return;
@@ -300,12 +307,13 @@ void session_apply(struct sluice_loop *l, struct session *s) {
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     pthread_mutex_lock(&l->node->lock);
-    s->info.transport = fabric_transport(l->node->fabric, s->connection.qp, s->info.transport);
+    s->info.transport = fabric_transport(l->node->fabric, c->qp, s->info.transport);
     pthread_mutex_unlock(&l->node->lock);
-    s->connection.copies = s->info.transport == SLUICE_TRANSPORT_SHARED_MEMORY;
-    s->connection.shares = s->connection.copies && rndv_agreed_copy(s);
+    c->copies = s->info.transport == SLUICE_TRANSPORT_SHARED_MEMORY;
+    c->shares = c->copies && rndv_agreed_copy(s);
     s->tx.rndv_above = rndv_threshold(s);
     s->tx.rpc_above = rndv_rpc_threshold(s);
     s->tx.alone_max = rndv_alone_max(s);
@@ -319,7 +327,7 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
     if (s->state != SESSION_OPENING)
         return;
     s->adopted = true;
-    if (s->connection.handshake)
+    if (session_connection(s)->handshake)
         handshake_begin(l, s);
     else
         session_begin(l, s);
@@ -332,7 +340,7 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    if (!s->adopted && s->connection.cm.passive && s->state == SESSION_OPENING &&
+    if (!s->adopted && session_connection(s)->cm.passive && s->state == SESSION_OPENING &&
         l->node->traits.rtu_stays_lost)
         cm_post(l->node, s, CM_MSG_ARRIVED);
 }

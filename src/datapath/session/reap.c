@@ -25,7 +25,7 @@ void session_free(struct sluice_loop *l, struct session *s) {
 
 /* All that it took has come back: the window, the send queue, what arrived, what was set aside. */
 static void assert_over(const struct session *s) {
-    const struct connection *c = &s->connection;
+    const struct connection *c = session_connection(s);
     ASSERT(atomic_load(&s->window.own_messages) == 0 && atomic_load(&s->window.own_bytes) == 0);
     ASSERT(s->window.foreign_taken == 0 && atomic_load(&s->foreign.bytes) == 0);
     ASSERT(!s->tx.queue.head && !s->tx.replies.head && s->outcomes == 0);
@@ -59,6 +59,8 @@ void session_reap(struct sluice_loop *l) {
         rpc_client_forget(s);
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;
+        connection_free(l->node->connections, session_connection(s));
+        s->connection = NULL;
         session_table_free(s, l->node->index);
         atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
         l->node->upcalls->session_ended(l->node);

@@ -169,6 +169,7 @@ static bool fill(struct sluice_loop *l, struct session *s, struct coalescing *p,
 
 static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                            const struct coalescing *p, bool reserved) {
+    struct connection *c = session_connection(s);
     struct sluice_msg *frame = p->frame;
     /* Opened for more, and none came: its only message goes as one does. */
     bool alone = p->opened && p->count == 1;
@@ -177,21 +178,21 @@ static void post_coalesced(struct sluice_loop *l, struct session *s, struct wr_b
     const uint64_t *first = (const uint64_t *)(const void *)frame->data;
     unsigned type = alone ? (uint8_t)le64toh(first[0]) : FRAME_COALESCED;
     uint64_t total = alone ? le64toh(first[1]) : 0;
-    bool inlined = bytes + FRAME_BYTES <= s->connection.sq.inline_max;
+    bool inlined = bytes + FRAME_BYTES <= c->sq.inline_max;
     l->send_sge[batch->count][0] =
         (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, frame->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->connection.tx.sequence++;
-    post_header(s, at, type, reserved ? FRAME_RESERVED : 0, bytes, total);
+    c->tx.sequence++;
+    post_header(c, at, type, reserved ? FRAME_RESERVED : 0, bytes, total);
     if (!reserved)
-        s->connection.tx.credits--;
+        c->tx.credits--;
     frame->next = p->told;
     wr_batch_entry(s, inlined ? p->told : frame, p->window | SQ_COUNTED, SQ_COALESCED);
     if (inlined)
         batch->done[batch->done_count++] = frame;
     if (!inlined || p->told)
         batch->waited_for = true;
-    s->connection.sq.unsignalled += p->count - 1; /* signal_every is in messages: the window is */
+    c->sq.unsignalled += p->count - 1; /* signal_every is in messages: the window is */
     wr_batch_signal(s, batch, wr);
 }
 

@@ -19,39 +19,39 @@
 #include "datapath/loop/loop.h"
 
 void confirm_init(struct session *s) {
-    s->connection.confirm.on = true;
-    s->connection.confirm.probe_known = false;
-    s->connection.confirm.sent_tail = s->connection.sq.head;
-    s->connection.sq.limit -= CONFIRMS_MAX;
-    s->connection.sq.quick = 0;
+    struct connection *c = session_connection(s);
+    c->confirm.on = true;
+    c->confirm.probe_known = false;
+    c->confirm.sent_tail = c->sq.head;
+    c->sq.limit -= CONFIRMS_MAX;
+    c->sq.quick = 0;
 }
 
 void confirm_begin(struct session *s, uint64_t address, uint32_t rkey) {
-    if (!s->connection.confirm.on)
+    struct connection *c = session_connection(s);
+    if (!c->confirm.on)
         return; /* the completions say it */
-    s->connection.confirm.probe_known =
-        (s->connection.cm.passive ? s->connection.cm.rep.depth_out
-                                  : s->connection.cm.rep.depth_in) > 0;
-    s->connection.confirm.probe_address = address;
-    s->connection.confirm.probe_rkey = rkey;
+    c->confirm.probe_known = (c->cm.passive ? c->cm.rep.depth_out : c->cm.rep.depth_in) > 0;
+    c->confirm.probe_address = address;
+    c->confirm.probe_rkey = rkey;
 }
 
 static void post(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     const struct ibv_mr *own = s->node->probe.sink;
     struct ibv_sge sink = {(uintptr_t)own->addr, 1, own->lkey};
-    struct ibv_send_wr wr = {
-        .wr_id = wr_send_id(s, s->connection.sq.tail),
-        .sg_list = &sink,
-        .num_sge = 1,
-        .opcode = IBV_WR_RDMA_READ,
-        .send_flags = IBV_SEND_SIGNALED,
-        .wr.rdma = {s->connection.confirm.probe_address, s->connection.confirm.probe_rkey}};
+    struct ibv_send_wr wr = {.wr_id = wr_send_id(c, c->sq.tail),
+                             .sg_list = &sink,
+                             .num_sge = 1,
+                             .opcode = IBV_WR_RDMA_READ,
+                             .send_flags = IBV_SEND_SIGNALED,
+                             .wr.rdma = {c->confirm.probe_address, c->confirm.probe_rkey}};
     struct ibv_send_wr *bad;
-    uint32_t at = s->connection.sq.tail;
+    uint32_t at = c->sq.tail;
     wr_batch_entry(s, NULL, 0, SQ_CONFIRM)->bytes |= SQ_BEHIND;
-    s->connection.confirm.flying++;
-    s->connection.confirm.owed = false;
-    s->connection.sq.frameless++;
+    c->confirm.flying++;
+    c->confirm.owed = false;
+    c->sq.frameless++;
     l->totals.posts++;
     l->totals.send_wrs++;
     int error = post_wrs(s, &wr, &bad);
@@ -60,8 +60,9 @@ static void post(struct sluice_loop *l, struct session *s) {
 }
 
 static void want(struct sluice_loop *l, struct session *s) {
-    if (s->connection.confirm.flying == CONFIRMS_MAX || sq_used(s) >= s->connection.sq.depth)
-        s->connection.confirm.owed = true;
+    struct connection *c = session_connection(s);
+    if (c->confirm.flying == CONFIRMS_MAX || sq_used(c) >= c->sq.depth)
+        c->confirm.owed = true;
     else
         post(l, s);
 }
@@ -86,16 +87,15 @@ static bool is_wanted(const struct sq_entry *entry) {
 }
 
 void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     bool wanted = false;
     for (unsigned i = 0; i < count; i++) {
-        struct sq_entry *entry =
-            &s->connection.sq.entries[(s->connection.sq.tail - count + i) & s->connection.sq.mask];
+        struct sq_entry *entry = &c->sq.entries[(c->sq.tail - count + i) & c->sq.mask];
         if (l->send_wr[i].opcode == IBV_WR_RDMA_READ) {
             entry->bytes |= SQ_BEHIND;
             wanted = false; /* it stands for what is before it */
-        } else if (s->connection.confirm.probe_known &&
-                   ((entry->bytes & SQ_BEHIND) || is_wanted(entry))) {
+        } else if (c->confirm.probe_known && ((entry->bytes & SQ_BEHIND) || is_wanted(entry))) {
             entry->bytes |= SQ_BEHIND;
             wanted = true;
         }
@@ -105,7 +105,8 @@ void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
 }
 
 void confirm_again(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.confirm.owed && s->connection.qp && s->state < SESSION_DRAINING)
+    if (c->confirm.owed && c->qp && s->state < SESSION_DRAINING)
         want(l, s);
 }

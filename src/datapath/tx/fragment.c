@@ -32,6 +32,7 @@ static void end(struct session *s, struct wr_batch *batch, struct sluice_msg *ms
 
 enum build_result fragment_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  struct sluice_msg *msg, uint64_t total) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     uint32_t lkey, ahead = 0;
     uint8_t *header = wr_batch_header(l, s, &lkey);
@@ -46,11 +47,11 @@ enum build_result fragment_build(struct sluice_loop *l, struct session *s, struc
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES + ahead, lkey};
     sge[1] = (struct ibv_sge){(uintptr_t)(msg->data + msg->tx.sent), size, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 2, 0);
-    s->connection.tx.sequence++;
+    c->tx.sequence++;
     unsigned flags =
         (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0) | (reserved ? FRAME_RESERVED : 0);
-    post_header(s, header, type, flags, size + ahead, first ? total : 0);
-    s->connection.tx.credits -= !reserved;
+    post_header(c, header, type, flags, size + ahead, first ? total : 0);
+    c->tx.credits -= !reserved;
     if (last)
         end(s, batch, msg);
     else

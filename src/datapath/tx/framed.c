@@ -6,26 +6,27 @@
 #include "base/less.h"
 
 uint16_t framed_end(const struct session *s) {
-    uint64_t inlined = s->connection.sq.inline_max;
+    const struct connection *c = session_connection(s);
+    uint64_t inlined = c->sq.inline_max;
     if (inlined < FRAME_BYTES)
         return 0;
-    uint64_t most = s->node->fabric->framed_most(s->connection.extended, (uint32_t)inlined);
+    uint64_t most = s->node->fabric->framed_most(c->extended, (uint32_t)inlined);
     return most > 0 ? (uint16_t)(less(most, less(s->tx.message_max, s->tx.frame_payload)) + 1) : 0;
 }
 
 bool framed_tokens(struct session *s) {
-    const struct connection *c = &s->connection;
+    const struct connection *c = session_connection(s);
     uint64_t own = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
     uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
     uint64_t tokens = 0;
     if (s->state == SESSION_UP && !s->tx.queue.head && s->framed_end > 0 &&
-        c->tx.credits > c->tx.reserve && sq_used(s) < c->sq.quick && own < s->window.messages &&
+        c->tx.credits > c->tx.reserve && sq_used(c) < c->sq.quick && own < s->window.messages &&
         own_bytes < s->window.bytes) {
-        tokens = less(c->tx.credits - c->tx.reserve, c->sq.quick - sq_used(s));
+        tokens = less(c->tx.credits - c->tx.reserve, c->sq.quick - sq_used(c));
         tokens = less(tokens, s->window.messages - own);
         tokens = less(tokens, (s->window.bytes - own_bytes) / s->framed_end);
     }
-    s->tokens = (uint32_t)tokens;
+    s->tokens = (uint16_t)less(tokens, UINT16_MAX);
     return tokens > 0;
 }
 

@@ -69,7 +69,7 @@ static inline void framed_count(struct sluice_loop *l, struct session *s, uint64
 
 static inline void framed_account(struct sluice_loop *l, struct session *s, uint64_t bytes,
                                   uint32_t signalled) {
-    struct connection *c = &s->connection;
+    struct connection *c = session_connection(s);
     struct sq_entry *entry = &c->sq.entries[c->sq.tail & c->sq.mask];
     entry->msg = NULL;
     entry->bytes = bytes | SQ_COUNTED;
@@ -77,7 +77,7 @@ static inline void framed_account(struct sluice_loop *l, struct session *s, uint
     c->sq.unsignalled = signalled ? 0 : c->sq.unsignalled + 1;
     c->tx.sequence++;
     c->tx.credits--;
-    post_header_sent(s);
+    post_header_sent(c);
     s->tokens--;
     l->framed++;
     l->framed_bytes += bytes;
@@ -88,17 +88,17 @@ static inline void framed_account(struct sluice_loop *l, struct session *s, uint
 static inline __attribute__((always_inline)) bool framed_post(struct sluice_loop *l,
                                                               struct session *s, uint64_t id,
                                                               const uint8_t *data, uint64_t bytes) {
-    struct connection *c = &s->connection;
+    struct connection *c = session_connection(s);
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  bytes >= s->framed_end || session_ref_count_open(&s->ref) != 0))
         return false;
     ASSERT(s->state == SESSION_UP && !s->tx.queue.head && c->tx.credits > c->tx.reserve &&
-           sq_used(s) < c->sq.quick);
+           sq_used(c) < c->sq.quick);
     uint32_t signalled = c->sq.unsignalled + 1 >= c->sq.signal_every ? FABRIC_FRAMED_SIGNALED : 0;
     uint64_t word0 = FRAME_DATA | (uint64_t)(uint16_t)c->rx.unreported << 16 |
                      (uint64_t)(c->tx.sequence + 1) << 32;
     if (unlikely(l->post_framed(c->qp, htole64(word0), htole64(c->rx.sequence | bytes << 32), data,
-                                (uint32_t)bytes | signalled, wr_send_id(s, c->sq.tail)) != 0))
+                                (uint32_t)bytes | signalled, wr_send_id(c, c->sq.tail)) != 0))
         return false;
     framed_account(l, s, bytes, signalled);
     return true;

@@ -65,7 +65,7 @@ void iov_regions_done(struct sluice_msg *msg) {
 static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge, unsigned *count) {
     uint32_t bytes = 0;
     *count = 0;
-    while (p->next < p->count && *count + 1 < s->connection.sq.sges &&
+    while (p->next < p->count && *count + 1 < session_connection(s)->sq.sges &&
            bytes < s->tx.frame_payload) {
         const struct iov_part *part = &p->part[p->next];
         uint64_t left = part->bytes - p->skip;
@@ -83,6 +83,7 @@ static uint32_t gather(struct session *s, struct iov_msg *p, struct ibv_sge *sge
 
 enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct iov_msg *p = iov_of(msg);
     if (rndv_wanted(s, msg) && rndv_has_way(s, p->part, p->count))
@@ -98,11 +99,11 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
     sge[0] = (struct ibv_sge){(uintptr_t)header, FRAME_BYTES, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, count + 1, 0);
     wr->sg_list = sge;
-    s->connection.tx.sequence++;
-    post_header(s, header, whole ? FRAME_DATA : FRAME_FRAG,
+    c->tx.sequence++;
+    post_header(c, header, whole ? FRAME_DATA : FRAME_FRAG,
                 whole ? 0 : (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first && !last ? msg->size : 0);
-    s->connection.tx.credits--;
+    c->tx.credits--;
     wr_batch_entry(s, msg, 0, SQ_IOV);
     p->transfer.posted++;
     p->transfer.begun = true;

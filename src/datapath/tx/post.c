@@ -49,26 +49,27 @@ static inline void wr_batch_init(struct wr_batch *batch, bool waited_for) {
 
 struct sq_entry *wr_batch_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes,
                                 enum sq_what what) {
-    struct sq_entry *entry =
-        &s->connection.sq.entries[s->connection.sq.tail & s->connection.sq.mask];
+    struct connection *c = session_connection(s);
+    struct sq_entry *entry = &c->sq.entries[c->sq.tail & c->sq.mask];
     entry->msg = msg;
     entry->bytes = bytes | (uint64_t)what << SQ_WHAT_SHIFT;
-    s->connection.sq.tail++;
+    c->sq.tail++;
     s->tokens = 0;
     return entry;
 }
 
 static struct sq_entry *push_entry(struct session *s, struct sluice_msg *msg, uint64_t bytes) {
-    s->connection.tx.credits--;
+    session_connection(s)->tx.credits--;
     return wr_batch_entry(s, msg, bytes, SQ_MESSAGE);
 }
 
 struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                  unsigned sges, unsigned flags) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     unsigned n = batch->count++;
     struct ibv_send_wr *wr = &l->send_wr[n];
-    wr->wr_id = wr_send_id(s, s->connection.sq.tail);
+    wr->wr_id = wr_send_id(c, c->sq.tail);
     wr->sg_list = l->send_sge[n];
     wr->num_sge = (int)sges;
     wr->opcode = IBV_WR_SEND;
@@ -80,9 +81,10 @@ struct ibv_send_wr *wr_batch_add(struct sluice_loop *l, struct session *s, struc
 }
 
 void wr_batch_signal(struct session *s, struct wr_batch *batch, struct ibv_send_wr *wr) {
-    if (++s->connection.sq.unsignalled >= s->connection.sq.signal_every) {
+    struct connection *c = session_connection(s);
+    if (++c->sq.unsignalled >= c->sq.signal_every) {
         wr->send_flags |= IBV_SEND_SIGNALED;
-        s->connection.sq.unsignalled = 0;
+        c->sq.unsignalled = 0;
         batch->waited_for = false;
     }
 }
@@ -93,15 +95,16 @@ uint64_t wr_batch_counted(const struct sluice_msg *msg) {
 
 static void add_whole(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                       struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     uint32_t size = (uint32_t)msg->size;
     uint8_t *at = msg->data - FRAME_BYTES;
-    bool inlined = size + FRAME_BYTES <= s->connection.sq.inline_max;
+    bool inlined = size + FRAME_BYTES <= c->sq.inline_max;
     bool keep = msg->tx.tag != 0 || !inlined;
     struct ibv_sge *sge = l->send_sge[batch->count];
     sge[0] = (struct ibv_sge){(uintptr_t)at, size + FRAME_BYTES, msg->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    s->connection.tx.sequence++;
-    post_header(s, at, FRAME_DATA, 0, size, 0);
+    c->tx.sequence++;
+    post_header(c, at, FRAME_DATA, 0, size, 0);
     push_entry(s, keep ? msg : NULL, wr_batch_counted(msg));
     if (keep)
         batch->waited_for = true;
@@ -132,19 +135,19 @@ void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *
 }
 
 static bool have_headers(struct sluice_loop *l, struct session *s) {
-    if (!s->connection.sq.headers) {
-        s->connection.sq.headers =
-            message_of(pool_get(l->pool, l->cache, (size_t)s->connection.sq.depth * HEADER_BYTES));
-        if (s->connection.sq
+    struct connection *c = session_connection(s);
+    if (!c->sq.headers) {
+        c->sq.headers = message_of(pool_get(l->pool, l->cache, (size_t)c->sq.depth * HEADER_BYTES));
+        if (c->sq
                 .headers) /* it will not come back while the session lives: see pool_may_return() */
             pool_noted(l->pool, l->cache);
     }
-    if (!s->connection.sq
+    if (!c->sq
              .headers) /* what is received has to be answered, though nothing is left to send with */
-        s->connection.sq.headers = message_of(
-            pool_get(l->rx_pool, l->rx_cache, (size_t)s->connection.sq.depth * HEADER_BYTES));
-    if (s->connection.sq.headers) {
-        s->connection.sq.headers->foreign = false;
+        c->sq.headers =
+            message_of(pool_get(l->rx_pool, l->rx_cache, (size_t)c->sq.depth * HEADER_BYTES));
+    if (c->sq.headers) {
+        c->sq.headers->foreign = false;
         return true;
     }
     if (loop_retry(l, s))
@@ -153,12 +156,12 @@ static bool have_headers(struct sluice_loop *l, struct session *s) {
 }
 
 uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lkey) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (!have_headers(l, s))
         return NULL;
-    *lkey = s->connection.sq.headers->lkey;
-    return s->connection.sq.headers->data +
-           (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
+    *lkey = c->sq.headers->lkey;
+    return c->sq.headers->data + (c->sq.tail & c->sq.mask) * HEADER_BYTES;
 }
 
 static enum build_result build_frames(struct sluice_loop *l, struct session *s,
@@ -199,11 +202,12 @@ static inline bool may_coalesce(const struct session *s, const struct sluice_msg
 
 /* Replies: no credit is needed, so nothing but room holds them up. */
 static void build_replies(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     struct sluice_msg *msg;
     if (unlikely(s->rpc.answers))
         rpc_server_flush(l, s, batch);
     while (batch->count < l->wr_batch_max && (msg = s->tx.replies.head) &&
-           sq_used(s) < s->connection.sq.limit) {
+           sq_used(c) < c->sq.limit) {
         enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->tx.replies)
                                                        : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)
@@ -215,6 +219,7 @@ static void build_replies(struct sluice_loop *l, struct session *s, struct wr_ba
 
 /* Replies first: what stops the fragments of one stops those of other messages too, so they do not mix. */
 static void build(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     struct sluice_msg *msg;
     if (s->tx.replies.head || s->rpc.answers)
         build_replies(l, s, batch);
@@ -223,15 +228,14 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
             finish_unsent(l, s, msg_queue_pop(&s->tx.queue), SLUICE_ETIMEDOUT);
             continue;
         }
-        if (s->connection.tx.credits <= s->connection.tx.reserve && msg->kind != MSG_ONE_SIDED) {
-            l->totals.credit_stalls += !s->connection.tx.stalled;
-            s->connection.tx.stalled = true;
+        if (c->tx.credits <= c->tx.reserve && msg->kind != MSG_ONE_SIDED) {
+            l->totals.credit_stalls += !c->tx.stalled;
+            c->tx.stalled = true;
             return;
         }
-        if (sq_used(s) >= s->connection.sq.limit)
+        if (sq_used(c) >= c->sq.limit)
             return;
-        s->connection.tx.stalled =
-            s->connection.tx.credits <= s->connection.tx.reserve && s->connection.tx.stalled;
+        c->tx.stalled = c->tx.credits <= c->tx.reserve && c->tx.stalled;
         enum build_result built = may_coalesce(s, msg) ? coalesce_build(l, s, batch, &s->tx.queue)
                                                        : wr_batch_message(l, s, batch, msg);
         if (built == BUILD_NONE)
@@ -244,34 +248,36 @@ static void build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 /* ---- posting --------------------------------------------------------------------------------- */
 
 void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int error) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (error < 0) /* some providers say it as system calls do */
         error = errno;
-    for (uint32_t i = from; i != s->connection.sq.tail; i++)
-        s->connection.sq.entries[i & s->connection.sq.mask].bytes |= SQ_FAILED;
+    for (uint32_t i = from; i != c->sq.tail; i++)
+        c->sq.entries[i & c->sq.mask].bytes |= SQ_FAILED;
     session_post_refused(l, s, error, "send");
 }
 
 static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
     struct ibv_send_wr *last = &l->send_wr[batch->count - 1], *bad = NULL;
     /* An application that waits for the window waits for all of them. */
     if ((batch->waited_for || s->window.waits_writable) &&
         !(last->send_flags & IBV_SEND_SIGNALED)) {
         last->send_flags |= IBV_SEND_SIGNALED;
-        s->connection.sq.unsignalled = 0;
+        c->sq.unsignalled = 0;
     }
-    uint32_t first = s->connection.sq.tail - batch->count;
+    uint32_t first = c->sq.tail - batch->count;
     int error = post_wrs(s, l->send_wr, &bad);
     l->totals.posts++;
     l->totals.send_wrs += batch->count;
     l->totals.frames_sent += batch->count - batch->frameless;
-    s->connection.sq.frameless += batch->frameless;
+    c->sq.frameless += batch->frameless;
     l->totals_moved = true;
     if (unlikely(error != 0)) {
         uint32_t posted =
             bad >= l->send_wr && bad < l->send_wr + batch->count ? (uint32_t)(bad - l->send_wr) : 0;
         post_failed(l, s, first + posted, error);
-    } else if (unlikely(s->connection.confirm.on)) {
+    } else if (unlikely(c->confirm.on)) {
         confirm_batch(l, s, batch->count);
     }
     for (unsigned i = 0; i < batch->done_count; i++)
@@ -296,38 +302,38 @@ bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type
 
 bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
                         uint64_t total) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
-        !s->connection.qp)
+    if (c->tx.credits == 0 || sq_used(c) >= c->sq.depth - 1 || !c->qp)
         return false;
     struct wr_batch batch;
     uint64_t local[FRAME_BYTES / sizeof(uint64_t)];
-    bool inlined = s->connection.sq.inline_max >= FRAME_BYTES;
+    bool inlined = c->sq.inline_max >= FRAME_BYTES;
     wr_batch_init(&batch, type == FRAME_BYE);
     if (!inlined && !have_headers(l, s))
         return false;
-    uint8_t *at = inlined ? (uint8_t *)local
-                          : s->connection.sq.headers->data +
-                                (s->connection.sq.tail & s->connection.sq.mask) * HEADER_BYTES;
+    uint8_t *at =
+        inlined ? (uint8_t *)local : c->sq.headers->data + (c->sq.tail & c->sq.mask) * HEADER_BYTES;
     l->send_sge[0][0] =
-        (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : s->connection.sq.headers->lkey};
+        (struct ibv_sge){(uintptr_t)at, FRAME_BYTES, inlined ? 0 : c->sq.headers->lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 1, inlined ? IBV_SEND_INLINE : 0);
-    post_header(s, at, type, 0, 0, total);
+    post_header(c, at, type, 0, 0, total);
     struct sq_entry *entry = push_entry(s, NULL, 0);
     if (type != FRAME_BYE)
         wr_batch_signal(s, &batch, wr);
-    else if (unlikely(s->connection.confirm.probe_known))
+    else if (unlikely(c->confirm.probe_known))
         entry->bytes |= SQ_BEHIND; /* a connection that is closed may take it along */
-    s->close.bye_index = s->connection.sq.tail - 1;
+    s->close.bye_index = c->sq.tail - 1;
     post_batch(l, s, &batch);
     return s->state <= SESSION_LEAVING;
 }
 
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->connection.tx.credits == 0 || sq_used(s) >= s->connection.sq.depth - 1 ||
-        !s->connection.qp || bytes > s->tx.frame_payload)
+    if (c->tx.credits == 0 || sq_used(c) >= c->sq.depth - 1 || !c->qp ||
+        bytes > s->tx.frame_payload)
         return false;
     struct sluice_msg *msg = message_of(pool_get(l->pool, l->cache, bytes));
     if (!msg) /* sessions open and are refused, though nothing is left to send with */
@@ -343,19 +349,20 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
     wr_batch_init(&batch, true); /* the buffer is read until it completes */
     l->send_sge[0][0] = (struct ibv_sge){(uintptr_t)at, bytes + FRAME_BYTES, msg->lkey};
     wr_batch_add(l, s, &batch, 1, 0);
-    post_header(s, at, type, 0, bytes, 0);
+    post_header(c, at, type, 0, bytes, 0);
     struct sq_entry *entry = push_entry(s, msg, 0);
-    if (type == FRAME_REFUSE && unlikely(s->connection.confirm.probe_known))
+    if (type == FRAME_REFUSE && unlikely(c->confirm.probe_known))
         entry->bytes |= SQ_BEHIND;
-    s->close.bye_index = s->connection.sq.tail - 1;
+    s->close.bye_index = c->sq.tail - 1;
     post_batch(l, s, &batch);
     return s->state <= SESSION_LEAVING;
 }
 
 void send_nothing(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct wr_batch batch;
-    if (sq_used(s) >= s->connection.sq.limit)
+    if (sq_used(c) >= c->sq.limit)
         return; /* there is more on its way already */
     wr_batch_init(&batch, true);
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, 0);
@@ -369,11 +376,12 @@ void send_nothing(struct sluice_loop *l, struct session *s) {
 }
 
 bool send_marker(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
     struct wr_batch batch;
     wr_batch_init(&batch, true);
-    if (sq_used(s) >= s->connection.sq.depth)
+    if (sq_used(c) >= c->sq.depth)
         return false;
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, IBV_SEND_SIGNALED), *bad;
     wr->sg_list = NULL;
@@ -382,11 +390,12 @@ bool send_marker(struct sluice_loop *l, struct session *s) {
     l->totals.send_wrs++;
     if (post_wrs(s, wr, &bad) == 0)
         return true;
-    s->connection.sq.tail--;
+    c->sq.tail--;
     return false;
 }
 
 void send_flush(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (s->state == SESSION_UP || s->state == SESSION_FLUSHING) {
         if (s->rndv)
@@ -402,8 +411,8 @@ void send_flush(struct sluice_loop *l, struct session *s) {
                 break;
         }
         /* An entry is a message or more: more of them than unsignalled messages have a signalled one among them. */
-        if (unlikely(s->window.wants_signal) && s->connection.sq.unsignalled > 0 &&
-            sq_used(s) <= s->connection.sq.unsignalled)
+        if (unlikely(s->window.wants_signal) && c->sq.unsignalled > 0 &&
+            sq_used(c) <= c->sq.unsignalled)
             send_nothing(l, s);
         s->window.wants_signal = false;
     }
@@ -411,7 +420,7 @@ void send_flush(struct sluice_loop *l, struct session *s) {
         rpc_cancel_flush(l, s);
     if (s->state < SESSION_UP || s->state > SESSION_LEAVING || s->close.bye_posted)
         return;
-    if (unlikely(s->connection.credits.returned))
+    if (unlikely(c->credits.returned))
         credits_return(l, s);
     if (credits_update_due(s))
         send_control(l, s, FRAME_CREDIT);

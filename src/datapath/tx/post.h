@@ -7,6 +7,7 @@
 #ifndef DATAPATH_TX_POST_H
 #define DATAPATH_TX_POST_H
 
+#include "core/connection_table.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
 #include "pool/quick.h"
@@ -19,30 +20,12 @@ enum build_result {
 
 #define HEADER_BYTES 64u /* a slot in the ring of headers: a frame header and a short payload */
 
-/*
- * The wr_id of a send names its connection, by its session's slot and its own number, and its place in the send queue.
- * That of a receive is its buffer (bit 0 clear).
- */
-static inline uint64_t wr_send_id(const struct session *s, uint32_t index) {
-    return (uint64_t)s->slot << 32 | (uint64_t)s->connection.number << 24 |
-           (uint64_t)(index & 0xffff) << 8 | 1;
-}
-
-/* The session whose connection, on this loop, posted the send of that wr_id. NULL: that connection is gone. */
-static inline struct session *wr_send_session(const struct sluice_loop *l, uint64_t wr_id) {
-    struct session *s =
-        session_table_at(session_handle_make(l->node->index, (uint32_t)(wr_id >> 32), 0));
-    if (unlikely(atomic_load_explicit(&s->loop, memory_order_relaxed) != l ||
-                 (uint8_t)(wr_id >> 24) != s->connection.number))
-        return NULL;
-    return s;
-}
-
 /* ibv_post_send() on the session's queue pair. */
 static inline int post_wrs(struct session *s, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+    struct connection *c = session_connection(s);
     if (unlikely(s->node->traits.posts_by_call))
-        return uncancelled(ibv_post_send(s->connection.qp, wr, bad));
-    return ibv_post_send(s->connection.qp, wr, bad);
+        return uncancelled(ibv_post_send(c->qp, wr, bad));
+    return ibv_post_send(c->qp, wr, bad);
 }
 
 /* Posts what may be posted: queued messages, a CREDIT frame that is due. */
@@ -92,31 +75,31 @@ uint64_t wr_batch_counted(const struct sluice_msg *msg);
 /* The message ends before any of it was posted. */
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
-static inline uint32_t sq_used(const struct session *s) {
-    return s->connection.sq.tail - s->connection.sq.head;
+static inline uint32_t sq_used(const struct connection *c) {
+    return c->sq.tail - c->sq.head;
 }
 
 /* A header gives the peer back what it is owed. */
-static inline void post_header_sent(struct session *s) {
-    s->connection.rx.granted += s->connection.rx.unreported;
-    s->connection.rx.unreported = 0;
-    s->connection.rx.updated = s->connection.rx.sequence;
-    s->connection.credits.update_due = false;
+static inline void post_header_sent(struct connection *c) {
+    c->rx.granted += c->rx.unreported;
+    c->rx.unreported = 0;
+    c->rx.updated = c->rx.sequence;
+    c->credits.update_due = false;
 }
 
 /* Writes one. */
-static inline void post_header(struct session *s, uint8_t *at, unsigned type, unsigned flags,
+static inline void post_header(struct connection *c, uint8_t *at, unsigned type, unsigned flags,
                                uint32_t length, uint64_t total) {
     struct frame f = {
         .type = (uint8_t)type,
         .flags = (uint8_t)flags,
-        .credits = (uint16_t)s->connection.rx.unreported,
-        .sequence = s->connection.tx.sequence,
-        .ack = s->connection.rx.sequence,
+        .credits = (uint16_t)c->rx.unreported,
+        .sequence = c->tx.sequence,
+        .ack = c->rx.sequence,
         .length = length,
         .total = total,
     };
-    post_header_sent(s);
+    post_header_sent(c);
     frame_put(at, &f);
 }
 

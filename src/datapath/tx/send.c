@@ -231,29 +231,30 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
 
 /* Posts a whole message that fits into one frame; credit and room were checked. */
 static inline void post_one(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+    struct connection *c = session_connection(s);
     uint32_t size = (uint32_t)msg->size, bytes = size + FRAME_BYTES;
     uint8_t *at = msg->data - FRAME_BYTES;
-    s->connection.tx.sequence++;
-    post_header(s, at, FRAME_DATA, 0, size, 0);
+    c->tx.sequence++;
+    post_header(c, at, FRAME_DATA, 0, size, 0);
 
     /* Inline, the buffer is free when the call returns, and its completion is not needed: one in
      * signal_every keeps the send queue and the window moving. */
-    bool inlined = bytes <= s->connection.sq.inline_max;
+    bool inlined = bytes <= c->sq.inline_max;
     bool keep = msg->tx.tag != 0 || !inlined;
-    bool signal = keep || s->connection.sq.unsignalled + 1 >= s->connection.sq.signal_every;
-    s->connection.sq.unsignalled = signal ? 0 : s->connection.sq.unsignalled + 1;
+    bool signal = keep || c->sq.unsignalled + 1 >= c->sq.signal_every;
+    c->sq.unsignalled = signal ? 0 : c->sq.unsignalled + 1;
 
-    uint32_t tail = s->connection.sq.tail;
-    struct sq_entry *entry = &s->connection.sq.entries[tail & s->connection.sq.mask];
+    uint32_t tail = c->sq.tail;
+    struct sq_entry *entry = &c->sq.entries[tail & c->sq.mask];
     entry->msg = keep ? msg : NULL;
     entry->bytes = size | SQ_COUNTED;
-    s->connection.sq.tail = tail + 1;
-    s->connection.tx.credits--;
+    c->sq.tail = tail + 1;
+    c->tx.credits--;
 
     l->sge.addr = (uintptr_t)at;
     l->sge.length = bytes;
     l->sge.lkey = msg->lkey;
-    l->wr.wr_id = wr_send_id(s, tail);
+    l->wr.wr_id = wr_send_id(c, tail);
     l->wr.send_flags = (inlined ? IBV_SEND_INLINE : 0u) | (signal ? IBV_SEND_SIGNALED : 0u);
     struct ibv_send_wr *bad;
     int error = post_wrs(s, &l->wr, &bad);
@@ -273,6 +274,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
                                                           uint64_t id, struct sluice_msg *msg,
                                                           const struct send_args *args,
                                                           bool nested) {
+    struct connection *c = session_connection(s);
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
                  s->state != SESSION_UP))
         return SLUICE_ECLOSED;
@@ -316,8 +318,7 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
     bool later = (args->flags & SLUICE_MORE) ||
                  (unlikely(nested) && (l->wc_next < l->wc_count || l->unpacking));
     if (likely(!later && !s->tx.queue.head && !args->deadline_ns && args->kind == MSG_PLAIN &&
-               s->connection.tx.credits > s->connection.tx.reserve &&
-               sq_used(s) < s->connection.sq.quick)) {
+               c->tx.credits > c->tx.reserve && sq_used(c) < c->sq.quick)) {
         if (likely(msg->size <= s->tx.frame_payload)) {
             post_one(l, s, msg);
             return SLUICE_OK;

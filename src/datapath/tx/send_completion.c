@@ -24,8 +24,8 @@
 #include "datapath/tx/send.h"
 
 static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct sq_entry *entry =
-        &s->connection.sq.entries[s->connection.sq.head++ & s->connection.sq.mask];
+    struct connection *c = session_connection(s);
+    struct sq_entry *entry = &c->sq.entries[c->sq.head++ & c->sq.mask];
     uint64_t bytes = entry->bytes;
     struct sluice_msg *msg = entry->msg;
     if (bytes & SQ_FAILED)
@@ -35,7 +35,7 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
         if (what == SQ_COALESCED)
             coalesce_completed(l, s, msg, bytes, status);
         else
-            s->connection.confirm.flying--;
+            c->confirm.flying--;
         return;
     }
     if (bytes & SQ_COUNTED)
@@ -73,14 +73,14 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
  * inline and have no outcome: their share of the window is given back together.
  */
 static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entries) {
+    struct connection *c = session_connection(s);
     const uint64_t common = SQ_COUNTED | (uint64_t)SQ_MESSAGE << SQ_WHAT_SHIFT;
     uint32_t count = 0;
     uint64_t bytes = 0;
     for (; entries > 0; entries--) {
-        const struct sq_entry *entry =
-            &s->connection.sq.entries[s->connection.sq.head & s->connection.sq.mask];
+        const struct sq_entry *entry = &c->sq.entries[c->sq.head & c->sq.mask];
         if (likely(!entry->msg && (entry->bytes & ~SQ_BYTES) == common)) {
-            s->connection.sq.head++;
+            c->sq.head++;
             count++;
             bytes += entry->bytes & SQ_BYTES;
         } else {
@@ -129,10 +129,9 @@ static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status stat
 
 /* Retires entries that need no more than to be sent, as far as that is known; in order with the others. */
 static void retire_sent(struct sluice_loop *l, struct session *s) {
-    while ((int32_t)(s->connection.confirm.sent_tail - s->connection.sq.head) > 0 &&
-           sq_used(s) > 0 &&
-           !(s->connection.sq.entries[s->connection.sq.head & s->connection.sq.mask].bytes &
-             SQ_BEHIND))
+    struct connection *c = session_connection(s);
+    while ((int32_t)(c->confirm.sent_tail - c->sq.head) > 0 && sq_used(c) > 0 &&
+           !(c->sq.entries[c->sq.head & c->sq.mask].bytes & SQ_BEHIND))
         retire(l, s, SLUICE_OK);
     confirm_again(l, s);
 }
@@ -142,7 +141,7 @@ static void send_moved(struct sluice_loop *l, struct session *s) {
     if (s->window.waits_writable)
         send_check_writable(l, s);
     if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->rpc.cancels ||
-        s->connection.sq.blocked)
+        session_connection(s)->sq.blocked)
         loop_dirty(l, s);
     if (s->state >= SESSION_FLUSHING)
         session_progress(l, s);
@@ -150,16 +149,17 @@ static void send_moved(struct sluice_loop *l, struct session *s) {
 
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     loop_assert_inside(l);
-    struct session *s = wr_send_session(l, wc->wr_id);
-    if (unlikely(!s))
+    struct connection *c = wr_send_connection(l->node->connections, wc->wr_id);
+    if (unlikely(!c))
         return; /* of a queue pair that was given up */
-    uint16_t ahead = (uint16_t)((uint16_t)(wc->wr_id >> 8) - (uint16_t)s->connection.sq.head);
-    if (unlikely(ahead >= sq_used(s)))
+    struct session *s = c->session;
+    uint16_t ahead = (uint16_t)(wr_send_index(wc->wr_id) - (uint16_t)c->sq.head);
+    if (unlikely(ahead >= sq_used(c)))
         return; /* of a try that was given up */
-    if (unlikely(s->connection.confirm.on)) {
-        uint32_t end = s->connection.sq.head + ahead + 1;
-        if ((int32_t)(end - s->connection.confirm.sent_tail) > 0)
-            s->connection.confirm.sent_tail = end;
+    if (unlikely(c->confirm.on)) {
+        uint32_t end = c->sq.head + ahead + 1;
+        if ((int32_t)(end - c->confirm.sent_tail) > 0)
+            c->confirm.sent_tail = end;
         if (wc->status == IBV_WC_SUCCESS && wc->opcode != IBV_WC_RDMA_READ) {
             retire_sent(l, s);
             send_moved(l, s);
@@ -170,9 +170,7 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
                 retire(l, s, SLUICE_EUNKNOWN);
     }
     retire_many(l, s, ahead);
-    unsigned what = s->connection.sq.entries[s->connection.sq.head & s->connection.sq.mask].bytes >>
-                        SQ_WHAT_SHIFT &
-                    SQ_WHAT_MASK;
+    unsigned what = c->sq.entries[c->sq.head & c->sq.mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
     retire(l, s, wc_outcome(s, wc->status, what));
     if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
         session_access_error(l, s, wc);
@@ -180,14 +178,15 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         session_withdrawn(l, s, wc);
     else if (unlikely(wc->status != IBV_WC_SUCCESS))
         session_wc_error(l, s, wc);
-    else if (unlikely(s->connection.confirm.on))
+    else if (unlikely(c->confirm.on))
         retire_sent(l, s);
     send_moved(l, s);
 }
 
 void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    while (s->connection.sq.head != s->connection.sq.tail)
+    while (c->sq.head != c->sq.tail)
         retire(l, s, status);
 }
 
@@ -196,12 +195,13 @@ void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status
  * entry that is one of them, or is behind them and has room for it. The outcome of a request is the entry's that it has.
  */
 static void drop_begun(struct sluice_loop *l, struct session *s, struct msg_queue *queue) {
+    struct connection *c = session_connection(s);
     struct sluice_msg *msg = queue->head;
     if (!msg || msg->tx.sent == 0)
         return;
     bool request = msg->kind == MSG_REQUEST;
-    for (uint32_t i = s->connection.sq.tail; i != s->connection.sq.head; i--) {
-        struct sq_entry *entry = &s->connection.sq.entries[(i - 1) & s->connection.sq.mask];
+    for (uint32_t i = c->sq.tail; i != c->sq.head; i--) {
+        struct sq_entry *entry = &c->sq.entries[(i - 1) & c->sq.mask];
         if (entry->msg || (entry->bytes & SQ_COUNTED))
             continue;
         msg_queue_pop(queue);

@@ -77,7 +77,7 @@ static uint64_t stat_of(_Atomic uint64_t *counter) {
 static void note_a(struct still *t, const sluice_event *event) {
     if (event->type == SLUICE_UP) {
         struct session *s = session_table_find(event->session.id);
-        memcpy(t->order[t->up_a++], s->connection.cm.req.session_id, 16);
+        memcpy(t->order[t->up_a++], s->connection->cm.req.session_id, 16);
     } else if (event->type == SLUICE_CONNECT) {
         t->connects = true;
         t->asked = event->session;
@@ -198,7 +198,7 @@ TEST(waiting_requests_are_served_in_order) {
     still_open(&t, PAIR_NODE(.handshakes_max = 1), PAIR_LINK(.credits = 4));
     for (unsigned i = 0; i < COUNT; i++) {
         dial_stuck(&t);
-        memcpy(ids[i], session_table_find(t.dials[i].id)->connection.cm.req.session_id, 16);
+        memcpy(ids[i], session_table_find(t.dials[i].id)->connection->cm.req.session_id, 16);
     }
     /* One in the middle and the last are hung up here: nobody else's turn changes. */
     hangup_as_listener(&t, ids[3]);

@@ -341,7 +341,7 @@ TEST(an_application_that_accepted_is_told) {
 static void expect_depths(struct side *side, unsigned served, unsigned outstanding) {
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
-    struct ibv_qp *qp = pair_session(side)->connection.qp;
+    struct ibv_qp *qp = pair_session(side)->connection->qp;
     assert_int_equal(
         fabric_soft.query_qp(qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC, &init),
         0);

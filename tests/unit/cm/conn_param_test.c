@@ -95,7 +95,7 @@ TEST(srq_says_whether_receives_are_shared) {
 static void expect_retries(struct side *side, unsigned retry, unsigned rnr) {
     struct ibv_qp_attr attr = {0};
     struct ibv_qp_init_attr init;
-    assert_int_equal(fabric_soft.query_qp(pair_session(side)->connection.qp, &attr,
+    assert_int_equal(fabric_soft.query_qp(pair_session(side)->connection->qp, &attr,
                                           IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY, &init),
                      0);
     assert_int_equal(attr.retry_cnt, retry);

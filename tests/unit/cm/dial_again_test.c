@@ -11,7 +11,7 @@ PAIR_WITH(dialer_opened, a_busy_listener_is_asked_again_until_it_has_room) {
     sluice_session first = p->b.session;
     p->a.node->options.sessions_max = 1;
     pair_dial(p, PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     for (unsigned i = 1; i <= 5; i++) {
         pair_await(p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(pair_info(p->b.session).tries, i);
@@ -42,7 +42,7 @@ PAIR_WITH(dialer_opened, one_busy_address_is_reason_enough_to_go_on) {
         (const char *[]){REJECT(4), REJECT(8), REJECT(8), REJECT(10), REJECT(8), REJECT(8), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     pair_dial_name(p, "two.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
     dialer.now_ns = conn->step_ns;
@@ -64,7 +64,7 @@ TEST(pauses_grow_and_are_spread) {
         dialer.always = REJECT(4);
         dialer.spread = spreads[r];
         pair_dial(&p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
-        struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+        struct cm_conn *conn = &pair_session(&p.b)->connection->cm;
         for (unsigned i = 0; i < sizeof bases / sizeof *bases; i++) {
             uint64_t base = bases[i] * 1000000;
             pair_await(&p, conn->owner.state == CM_BACKOFF);
@@ -87,7 +87,7 @@ PAIR_WITH(dialer_opened, a_refusal_without_a_word_is_asked_a_few_times_more) {
     struct pair *p = *state;
     dialer.always = REJECT(28);
     pair_dial(p, PAIR_LINK(.timeout_ns = 1000 * 1000000000ull));
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     for (unsigned tries = 1; tries < 4; tries++) {
         pair_await(p, conn->owner.state == CM_BACKOFF);
         assert_int_equal(dialer.tries, tries);
@@ -108,7 +108,7 @@ PAIR_WITH(dialer_opened, a_fresh_nonce_and_session_id_each_try) {
     dialer_script((const char *[]){REJECT(8), REJECT(4), NULL});
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
     pair_dial_name(p, "two.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->owner.state == CM_BACKOFF);
     dialer.now_ns = conn->step_ns;
     pair_expect(p, &p->b, SLUICE_UP);
@@ -123,7 +123,7 @@ PAIR_WITH(dialer_opened, a_fresh_nonce_and_session_id_each_try) {
         for (unsigned k = 0; k < i; k++)
             assert_memory_not_equal(seen[i], seen[k], 16);
     }
-    const struct private_data_req *req = &pair_session(&p->a)->connection.cm.req;
+    const struct private_data_req *req = &pair_session(&p->a)->connection->cm.req;
     assert_memory_equal(req->session_id, dialer.reqs[3].session_id, 16);
     assert_memory_equal(req->nonce, dialer.reqs[3].nonce, 16);
     assert_memory_equal(conn->rep.session_id, req->session_id, 16);

@@ -215,7 +215,7 @@ PAIR_WITH(dialer_opened, a_name_has_eight_addresses_at_most_and_none_twice) {
                                   "127.0.0.9", "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7",
                                   "127.0.0.8", NULL});
     pair_dial_name(p, "many.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->owner.state == CM_CONNECTING);
     const char *const expected[] = {"127.0.0.9", "[::1]",     "127.0.0.2", "127.0.0.3",
                                     "127.0.0.4", "127.0.0.5", "127.0.0.6", "127.0.0.7"};
@@ -235,7 +235,7 @@ PAIR_WITH(dialer_opened, families_of_addresses_take_turns) {
     dialer_names((const char *[]){"::1", "::2", "::3", "::4", "::5", "::6", "::7", "::8", "::9",
                                   "127.0.0.1", "127.0.0.1", "127.0.0.2", NULL});
     pair_dial_name(p, "six.test", PAIR_LINK());
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->candidate_count == 8 && conn->owner.state == CM_CONNECTING);
     const char *const expected[] = {
         "[::1]:", "127.0.0.1:", "[::2]:", "127.0.0.2:", "[::3]:", "[::4]:", "[::5]:", "[::6]:"};
@@ -266,7 +266,7 @@ TEST(the_deadline_bounds_all_tries_and_carries_the_last_reason) {
         dialer_script((const char *[]){REJECT(4), REJECT(10), trying ? HANG : REJECT(10), NULL});
         uint64_t start = dialer.now_ns;
         pair_dial(&p, PAIR_LINK(.timeout_ns = second));
-        struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+        struct cm_conn *conn = &pair_session(&p.b)->connection->cm;
         for (unsigned i = 1; i <= 2 + !trying; i++) {
             pair_await(&p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
             if (i < 3)
@@ -293,8 +293,8 @@ PAIR_WITH(dialer_opened, a_first_try_without_an_answer_is_a_timeout) {
     struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(p, PAIR_LINK(.timeout_ns = 1000000000));
-    pair_await(p, pair_session(&p->b)->connection.cm.owner.state == CM_CONNECTING);
-    assert_int_equal(pair_session(&p->b)->connection.cm.step_ns,
+    pair_await(p, pair_session(&p->b)->connection->cm.owner.state == CM_CONNECTING);
+    assert_int_equal(pair_session(&p->b)->connection->cm.step_ns,
                      0); /* the only address: all the time */
     dialer.now_ns += 1000000000;
     sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
@@ -308,7 +308,7 @@ PAIR_WITH(dialer_opened, an_address_that_does_not_answer_has_its_share_of_the_ti
     dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", "127.0.0.1", NULL});
     uint64_t start = dialer.now_ns;
     pair_dial_name(p, "three.test", PAIR_LINK(.timeout_ns = 9 * second));
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     for (unsigned i = 1; i <= 2; i++) {
         pair_await(p, dialer.tries == i && conn->owner.state == CM_CONNECTING);
         /* the listener may have the request */
@@ -370,7 +370,7 @@ PAIR_WITH(dialer_opened, without_a_deadline_a_dial_goes_on) {
     struct pair *p = *state;
     dialer.always = REJECT(4);
     pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     for (unsigned i = 1; i <= 30; i++) {
         pair_await(p, dialer.tries == i && conn->owner.state == CM_BACKOFF);
         assert_int_equal(conn->deadline_ns, 0);
@@ -388,7 +388,7 @@ TEST(hanging_up_while_pausing_or_trying_ends_at_once) {
         dialer_open(&p, PAIR_NODE(), PAIR_LINK());
         dialer_script((const char *[]){REJECT(4), HANG, NULL});
         pair_dial(&p, PAIR_LINK());
-        struct cm_conn *conn = &pair_session(&p.b)->connection.cm;
+        struct cm_conn *conn = &pair_session(&p.b)->connection->cm;
         pair_await(&p, conn->owner.state == CM_BACKOFF);
         if (trying) {
             dialer.now_ns = conn->step_ns;
@@ -410,11 +410,11 @@ TEST(closing_the_node_ends_a_pause) {
     dialer.always = REJECT(4);
     pair_dial(&p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
     struct session *s = pair_session(&p.b);
-    pair_await(&p, s->connection.cm.owner.state == CM_BACKOFF);
+    pair_await(&p, s->connection->cm.owner.state == CM_BACKOFF);
     uint64_t start = env_now(&env_default);
     pair_close(&p);
     assert_true(env_now(&env_default) - start < 4 * 1000000000ull); /* not given up: ended */
-    assert_int_equal(s->connection.cm.owner.state, CM_IDLE);
+    assert_int_equal(s->state, SESSION_FREE);
     assert_int_equal(dialer.tries, 1);
 }
 
@@ -422,7 +422,7 @@ PAIR_WITH(dialer_opened, a_device_that_goes_ends_a_pause) {
     struct pair *p = *state;
     dialer.always = REJECT(4);
     pair_dial(p, PAIR_LINK(.timeout_ns = SLUICE_OFF));
-    pair_await(p, pair_session(&p->b)->connection.cm.owner.state == CM_BACKOFF);
+    pair_await(p, pair_session(&p->b)->connection->cm.owner.state == CM_BACKOFF);
     assert_int_equal(fault_device(DEVICE_REMOVE, 0), 0);
     sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_DEVICE_REMOVED);
@@ -449,7 +449,7 @@ PAIR_WITH(dialer_opened, an_id_that_is_not_the_connections_cannot_speak_for_it) 
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(p, PAIR_LINK());
     struct cm *cm = p->b.node->cm;
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->owner.state == CM_CONNECTING);
     assert_int_equal(soft_create_id(cm->channel, &stranger, &conn->owner, RDMA_PS_TCP), 0);
     dialer_plan("id=* resolve_addr=1 event=ADDR_ERROR status=-110;"

@@ -170,7 +170,7 @@ static void tell(struct pair *p, unsigned i) {
         assert_int_equal(fault_device(DEVICE_REMOVE, ORDER_REMOVAL_FIRST), 0);
         return;
     }
-    struct cm_owner *owner = &p->a.loop->sessions->connection.cm.owner;
+    struct cm_owner *owner = &p->a.loop->sessions->connection->cm.owner;
     const struct cm_event event = {
         .type = ends[i].event, .status = ends[i].status, .id = owner->id, .owner = owner};
     assert_int_equal(owner->state, CM_ACCEPTING);

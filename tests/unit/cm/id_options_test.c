@@ -141,7 +141,7 @@ static struct ibv_qp_attr queried(struct side *side) {
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     assert_int_equal(
-        soft_query_qp(pair_session(side)->connection.qp, &attr, IBV_QP_TIMEOUT | IBV_QP_AV, &init),
+        soft_query_qp(pair_session(side)->connection->qp, &attr, IBV_QP_TIMEOUT | IBV_QP_AV, &init),
         0);
     return attr;
 }

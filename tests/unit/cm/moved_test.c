@@ -70,7 +70,7 @@ PAIR_WITH(nodes_opened, a_dial_whose_address_changed_looks_its_way_up_again) {
     struct pair *p = *state;
     dialer_script((const char *[]){"id=* after=ADDR_RESOLVED event=ADDR_CHANGE", NULL});
     pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->owner.state == CM_BACKOFF);
     assert_int_equal(dialer.connects, 0);
     dialer.now_ns = conn->step_ns;
@@ -81,7 +81,7 @@ PAIR_WITH(nodes_opened, a_dial_whose_address_changed_looks_its_way_up_again) {
 PAIR_WITH(nodes_opened, also_with_a_route_that_was_found_before) {
     struct pair *p = *state;
     pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (conn->owner.state != CM_CREATING_QP) { /* its loop does not run */
         cm_progress(p->b.node->cm, 0);
@@ -98,7 +98,7 @@ PAIR_WITH(nodes_opened, a_request_under_way_has_a_second_left) {
     struct pair *p = *state;
     dialer_script((const char *[]){HANG, NULL});
     pair_dial(p, PAIR_LINK(.keepalive_ns = SLUICE_OFF));
-    struct cm_conn *conn = &pair_session(&p->b)->connection.cm;
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
     pair_await(p, conn->owner.state == CM_CONNECTING);
     addresses_move();
     pair_await(p, rerouted(&p->b) == 1);
@@ -165,7 +165,8 @@ TEST(a_queue_pair_that_breaks_afterwards_says_what_came_before) {
         pair_await(&p, moved(&p.b) == 2 * changed);
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
         assert_int_equal(
-            p.b.node->fabric->modify_qp(pair_session(&p.b)->connection.qp, &attr, IBV_QP_STATE), 0);
+            p.b.node->fabric->modify_qp(pair_session(&p.b)->connection->qp, &attr, IBV_QP_STATE),
+            0);
         assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
         sluice_event event = pair_expect(&p, &p.b, SLUICE_CLOSED);
         assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);

@@ -128,7 +128,7 @@ TEST(a_resolver_that_takes_long_delays_nobody) {
     sluice_session next = names_dial(&p, "fast.test");
     come_and_go(&p, "127.0.0.1");
     exchange(&p, standing);
-    assert_int_equal(session_table_find(next.id)->connection.cm.owner.state, CM_RESOLVING_NAME);
+    assert_int_equal(session_table_find(next.id)->connection->cm.owner.state, CM_RESOLVING_NAME);
     assert_int_equal(name_server_inside(), ASKING_MAX);
     name_server_go(true);
     for (unsigned i = 0; i < ASKING_MAX + 1; i++) {

@@ -281,7 +281,7 @@ static void dial_through(struct pair *p, const char *name, struct outcome *out) 
     out->vendor = event.vendor;
     out->tries = info.tries;
     snprintf(out->text, sizeof out->text, "%s", info.close_text);
-    const struct cm_conn *conn = &session_table_at(session.id)->connection.cm;
+    const struct cm_conn *conn = &session_table_at(session.id)->connection->cm;
     out->count = event.reason == SLUICE_REASON_ADDRESS ? 0 : conn->candidate_count;
     for (unsigned i = 0; i < out->count; i++) {
         const union address *at = &conn->candidates[i];
@@ -385,7 +385,7 @@ TEST(the_event_is_taken_when_it_comes) {
     names_open(&p, ABLE);
     sluice_session session = names_dial(&p, "slow-rdma.test");
     pair_await(&p, events(&p, FABRIC_CM_ADDRINFO_RESOLVED) == 1);
-    assert_int_equal(session_table_at(session.id)->connection.cm.owner.state, CM_RESOLVING_NAME);
+    assert_int_equal(session_table_at(session.id)->connection->cm.owner.state, CM_RESOLVING_NAME);
     name_server_go(true);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_UP).session.id, session.id);
     names_close(&p);

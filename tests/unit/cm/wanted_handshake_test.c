@@ -20,7 +20,7 @@ PAIR_WITH(pair_opened, a_dialer_makes_the_handshake_that_the_listener_wants) {
     p->a.node->traits.dialer_first = true;
     pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
     assert_int_equal(pair_info(p->b.session).tries, 2);
-    assert_true(pair_session(&p->b)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
+    assert_true(pair_session(&p->b)->connection->cm.rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
     messages_cross(p);
 }
 

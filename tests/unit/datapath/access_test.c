@@ -239,11 +239,11 @@ TEST(no_more_than_a_gigabyte_at_a_time) {
 TEST(a_device_without_atomics_says_so) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
-    pair_session(&m.pair.b)->connection.lacks = FABRIC_LACKS_ATOMICS;
+    pair_session(&m.pair.b)->connection->lacks = FABRIC_LACKS_ATOMICS;
     assert_int_equal(sluice_fetch_add(m.pair.b.session, &m.token, 0, 1, NULL), SLUICE_EDEVICE);
     assert_int_equal(sluice_compare_swap(m.pair.b.session, &m.token, 0, 1, 1, NULL),
                      SLUICE_EDEVICE);
-    pair_session(&m.pair.b)->connection.cm.rep.depth_in = 0;
+    pair_session(&m.pair.b)->connection->cm.rep.depth_in = 0;
     assert_int_equal(sluice_get(m.pair.b.session, m.here, 0, 8, &m.token, 0, NULL), SLUICE_EDEVICE);
     memory_close(&m);
 }

@@ -308,7 +308,7 @@ TEST(without_memory_that_could_come_back_it_is_enomem) {
     assert_int_equal(pair_send(&p.a, 500000, 1, NULL), 0);
     pair_expect(&p, &p.b, SLUICE_MESSAGE);
     pair_expect_nothing(&p, &p.a); /* the buffer is back */
-    assert_non_null(pair_session(&p.a)->connection.sq.headers);
+    assert_non_null(pair_session(&p.a)->connection->sq.headers);
     struct pool *pool = p.a.node->pool;
     struct fabric_ops fabric = *pool->budget.fabric;
     fabric.reg_mr = refuse;

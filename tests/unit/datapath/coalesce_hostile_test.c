@@ -37,7 +37,7 @@ TEST(a_pack_that_is_wrong_delivers_nothing) {
         pair_open(&p, PAIR_NODE(.log = NULL), PAIR_LINK());
         pair_connect(&p, PAIR_LINK());
         struct session *b = pair_session(&p.b);
-        b->connection.tx.sequence++;
+        b->connection->tx.sequence++;
         assert_true(send_control_with(p.b.loop, b, FRAME_COALESCED, h->words, h->bytes));
         sluice_event event = {0};
         assert_true(pair_next(&p, &p.a, &event));

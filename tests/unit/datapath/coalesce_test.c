@@ -41,8 +41,8 @@ static void settle(struct pair *p) {
     pair_turn(p);
     for (unsigned k = 0; k < 2; k++) { /* and every frame that came is posted, or about to be */
         const struct session *s = pair_session(k ? &p->a : &p->b);
-        assert_int_equal(s->connection.rx.queue->posted + s->connection.rx.repost_count,
-                         s->connection.credits.granted);
+        assert_int_equal(s->connection->rx.queue->posted + s->connection->rx.repost_count,
+                         s->connection->credits.granted);
         assert_null(s->rx.held.head);
     }
 }
@@ -62,13 +62,13 @@ PAIR_WITH(pair_connected, a_pack_is_one_frame_and_one_credit) {
     struct pair *p = *state;
     struct session *a = pair_session(&p->a), *b = pair_session(&p->b);
     uint64_t frames = loop_totals(p->b.loop)->frames_sent, posts = loop_totals(p->b.loop)->posts;
-    uint32_t credits = b->connection.tx.credits, granted = a->connection.rx.granted;
+    uint32_t credits = b->connection->tx.credits, granted = a->connection->rx.granted;
     send_together(&p->b, 50, 64, 1);
     assert_int_equal(loop_totals(p->b.loop)->frames_sent, frames + 1);
     assert_int_equal(loop_totals(p->b.loop)->posts, posts + 1);
-    assert_int_equal(b->connection.tx.credits, credits - 1);
+    assert_int_equal(b->connection->tx.credits, credits - 1);
     expect_all(p, &p->a, 50, 64, 1);
-    assert_int_equal(a->connection.rx.granted, granted - 1);
+    assert_int_equal(a->connection->rx.granted, granted - 1);
     assert_int_equal(p->a.loop->totals.frames_received, 1);
     assert_int_equal(p->a.loop->totals.messages_received, 50);
     assert_int_equal(p->a.loop->totals.bytes_received, 50 * 64);
@@ -281,8 +281,8 @@ PAIR_WITH(pair_connected, a_deadline_leaves_a_message_out_of_its_pack) {
     unsigned late = 0, good = 0;
     sluice_event event;
     struct session *b = pair_session(&p->b);
-    uint32_t credits = b->connection.tx.credits;
-    b->connection.tx.credits = CREDIT_RESERVE; /* as if the peer had returned none yet */
+    uint32_t credits = b->connection->tx.credits;
+    b->connection->tx.credits = CREDIT_RESERVE; /* as if the peer had returned none yet */
     uint64_t deadline = pair_now(NULL) + 100000000000ull;
     for (unsigned i = 0; i < 12; i++)
         assert_int_equal(
@@ -290,7 +290,7 @@ PAIR_WITH(pair_connected, a_deadline_leaves_a_message_out_of_its_pack) {
             0);
     pair_clock += 200000000000ull;
     loop_clock(p->b.loop);
-    b->connection.tx.credits = credits;
+    b->connection->tx.credits = credits;
     uint64_t frames = loop_totals(p->b.loop)->frames_sent;
     send_flush(p->b.loop, b);
     assert_int_equal(loop_totals(p->b.loop)->frames_sent, frames + 1);
@@ -376,10 +376,10 @@ TEST(what_is_kept_or_sent_on_pins_no_frame) {
     assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
     assert_null(a->rx.held.head);
     /* But for the credits that are withheld. */
-    assert_int_equal(a->connection.credits.retained, COUNT);
-    assert_int_equal(a->connection.rx.queue->posted + a->connection.rx.repost_count +
-                         a->connection.credits.retained - a->connection.credits.withheld_due,
-                     a->connection.credits.granted + a->connection.rx.queue->spare);
+    assert_int_equal(a->connection->credits.retained, COUNT);
+    assert_int_equal(a->connection->rx.queue->posted + a->connection->rx.repost_count +
+                         a->connection->credits.retained - a->connection->credits.withheld_due,
+                     a->connection->credits.granted + a->connection->rx.queue->spare);
     while (back < COUNT) {
         sluice_event event = pair_expect(&p, &p.b, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 77, 1 + 3 * back++));

@@ -9,7 +9,7 @@
 static struct session *post_one(struct pair *p) {
     struct session *s = pair_session(&p->b);
     assert_int_equal(pair_send(&p->b, 4000, 1, NULL), 0);
-    assert_int_not_equal(sq_used(s), 0);
+    assert_int_not_equal(sq_used(s->connection), 0);
     return s;
 }
 
@@ -21,25 +21,27 @@ static void complete(struct side *side, uint64_t wr_id) {
 PAIR_WITH(pair_connected, a_completion_of_an_earlier_connection_gives_nothing_back) {
     struct pair *p = *state;
     struct session *s = post_one(p);
-    uint32_t used = sq_used(s);
+    uint32_t used = sq_used(s->connection);
     uint64_t window = atomic_load(&s->window.own_messages);
-    uint8_t number = s->connection.number--;
-    uint64_t earlier = wr_send_id(s, s->connection.sq.tail - 1);
-    s->connection.number = number;
-    complete(&p->b, earlier);
-    assert_int_equal(sq_used(s), used);
+    uint64_t one = 1ull << WR_GENERATION_SHIFT;
+    complete(&p->b, wr_send_id(s->connection, s->connection->sq.tail - 1) - one);
+    assert_int_equal(sq_used(s->connection), used);
     assert_int_equal(atomic_load(&s->window.own_messages), window);
     assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 4000, 1));
 }
 
-PAIR_WITH(pair_opened, each_connection_has_another_number) {
+PAIR_WITH(pair_opened, each_connection_has_another_name) {
     struct pair *p = *state;
-    uint8_t last = 0;
+    uint64_t last = 0;
     for (unsigned i = 0; i < 5; i++) {
         pair_connect(p, PAIR_LINK());
-        uint8_t number = pair_session(&p->b)->connection.number;
-        assert_int_not_equal(number, last);
-        last = number;
+        uint64_t name = atomic_load(&pair_session(&p->b)->connection->name);
+        assert_int_not_equal(name, last);
+        assert_ptr_equal(
+            wr_send_connection(p->b.node->connections, wr_send_id(pair_session(&p->b)->connection, 7)),
+            pair_session(&p->b)->connection);
+        assert_null(last ? wr_send_connection(p->b.node->connections, last) : NULL);
+        last = name;
         sluice_hangup(p->b.session, 0);
         pair_expect(p, &p->b, SLUICE_CLOSED);
         pair_expect(p, &p->a, SLUICE_CLOSED);

@@ -25,19 +25,19 @@ static void assert_covered(struct side *side) {
     struct sluice_loop *l = side->loop;
     uint32_t shared = l->srq.queue.spare;
     for (struct session *s = l->sessions; s; s = s->next) {
-        if (!s->connection.qp)
+        if (!s->connection->qp)
             continue;
         uint32_t promised =
-            s->connection.rx.granted + s->connection.rx.unreported + s->connection.recv.reserved;
-        if (s->connection.rx.queue->srq)
+            s->connection->rx.granted + s->connection->rx.unreported + s->connection->recv.reserved;
+        if (s->connection->rx.queue->srq)
             shared += promised;
         else
-            assert_int_equal(promised + s->connection.recv.own.spare,
-                             s->connection.recv.own.posted);
-        assert_true(promised + s->connection.rx.repost_count <= s->connection.credits.granted +
-                                                                    s->connection.recv.reserved +
-                                                                    s->connection.recv.own.spare);
-        assert_true(s->connection.credits.granted <= s->connection.credits.max);
+            assert_int_equal(promised + s->connection->recv.own.spare,
+                             s->connection->recv.own.posted);
+        assert_true(promised + s->connection->rx.repost_count <= s->connection->credits.granted +
+                                                                     s->connection->recv.reserved +
+                                                                     s->connection->recv.own.spare);
+        assert_true(s->connection->credits.granted <= s->connection->credits.max);
     }
     if (l->srq.queue.srq)
         assert_int_equal(shared, l->srq.queue.posted);
@@ -54,9 +54,9 @@ TEST(every_peer_begins_with_four) {
         pair_open(&p, PAIR_NODE(), PAIR_LINK(.credits = 512, .flags = flag));
         pair_connect(&p, PAIR_LINK(.credits = 4, .flags = flag));
         quiesce(&p);
-        assert_int_equal(pair_session(&p.b)->connection.tx.credits, 4);
-        assert_int_equal(pair_session(&p.a)->connection.tx.credits, 4);
-        assert_int_equal(pair_session(&p.a)->connection.credits.granted, 4);
+        assert_int_equal(pair_session(&p.b)->connection->tx.credits, 4);
+        assert_int_equal(pair_session(&p.a)->connection->tx.credits, 4);
+        assert_int_equal(pair_session(&p.a)->connection->credits.granted, 4);
         assert_int_equal(info_of(&p.a, true), flag == 0);
         assert_covered(&p.a);
         assert_covered(&p.b);
@@ -73,7 +73,7 @@ TEST(a_stream_has_all_its_credits_after_a_few_round_trips) {
             pair_connect(&p, PAIR_LINK());
             unsigned sent = 0, received = 0;
             uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-            while (pair_session(&p.a)->connection.credits.granted < most[i] || received < sent) {
+            while (pair_session(&p.a)->connection->credits.granted < most[i] || received < sent) {
                 if (sent < 5 * most[i] && pair_send(&p.b, 10, sent, NULL) == 0)
                     sent++;
                 sluice_event event;
@@ -97,7 +97,7 @@ PAIR_WITH(pair_connected, a_peer_that_says_a_word_now_and_then_gets_no_more) {
         pair_clock += 2 * SECOND;
         quiesce(p);
     }
-    assert_uint_in_range(pair_session(&p->a)->connection.credits.granted, 4, 8);
+    assert_uint_in_range(pair_session(&p->a)->connection->credits.granted, 4, 8);
 }
 
 TEST(a_quiet_peer_gives_back_all_but_four) {
@@ -107,14 +107,14 @@ TEST(a_quiet_peer_gives_back_all_but_four) {
         pair_connect(&p, PAIR_LINK(.flags = flag));
         for (unsigned round = 0; round < 5; round++) {
             pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
-            assert_int_equal(pair_session(&p.b)->connection.tx.credits, 32);
+            assert_int_equal(pair_session(&p.b)->connection->tx.credits, 32);
             for (unsigned i = 0; i < 5; i++) {
                 pair_clock += SECOND;
                 quiesce(&p);
                 assert_covered(&p.a);
             }
-            assert_int_equal(pair_session(&p.a)->connection.credits.granted, CREDITS_INITIAL);
-            assert_uint_in_range(pair_session(&p.b)->connection.tx.credits, 3, 4);
+            assert_int_equal(pair_session(&p.a)->connection->credits.granted, CREDITS_INITIAL);
+            assert_uint_in_range(pair_session(&p.b)->connection->tx.credits, 3, 4);
             assert_int_equal(p.a.loop->credits_check_ns, UINT64_MAX); /* nothing more to look at */
             assert_int_equal(p.a.closed + p.b.closed, 0);
             /* The receives are spare: the next growth takes them. */
@@ -132,7 +132,7 @@ PAIR_WITH(pair_connected, a_busy_peer_keeps_its_credits) {
         pair_expect(p, &p->a, SLUICE_MESSAGE);
         pair_clock += SECOND * 6 / 10;
         quiesce(p);
-        assert_int_equal(pair_session(&p->a)->connection.credits.granted, 32);
+        assert_int_equal(pair_session(&p->a)->connection->credits.granted, 32);
     }
 }
 
@@ -150,8 +150,8 @@ TEST(false_recalls_and_returns_close_the_session) {
         pair_connect(&p, PAIR_LINK());
         if (i >= 6) { /* an answer, but a wrong one */
             pair_grant_all(&p, pair_session(&p.b), pair_session(&p.a));
-            pair_session(&p.a)->connection.credits.recall = CREDITS_INITIAL;
-            f.sequence = pair_session(&p.b)->connection.tx.sequence;
+            pair_session(&p.a)->connection->credits.recall = CREDITS_INITIAL;
+            f.sequence = pair_session(&p.b)->connection->tx.sequence;
         }
         pair_raw_frame(&p.b, &f, FRAME_BYTES + f.length);
         assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason, SLUICE_REASON_PROTOCOL);
@@ -166,15 +166,15 @@ TEST(replies_have_receives_of_their_own) {
         pair_open(&p, PAIR_NODE(), PAIR_LINK(.flags = flag));
         pair_connect(&p, PAIR_LINK(.flags = flag, .requests = 16));
         struct session *s = pair_session(&p.b);
-        uint32_t granted = s->connection.rx.granted;
+        uint32_t granted = s->connection->rx.granted;
         for (unsigned i = 0; i < 16; i++)
             assert_true(credits_reserve(p.b.loop, s));
-        assert_int_equal(s->connection.recv.reserved, 16);
-        assert_int_equal(s->connection.rx.granted, granted);
+        assert_int_equal(s->connection->recv.reserved, 16);
+        assert_int_equal(s->connection->rx.granted, granted);
         assert_covered(&p.b);
         for (unsigned i = 0; i < 16; i++)
             credits_unreserve(s, false);
-        assert_int_equal(s->connection.recv.reserved, 0);
+        assert_int_equal(s->connection->recv.reserved, 0);
         assert_covered(&p.b);
         uint64_t buffers = pool_in_use(p.b.node->rx_pool);
         for (unsigned i = 0; i < 1000; i++) { /* again and again: no more of them */

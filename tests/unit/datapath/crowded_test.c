@@ -42,7 +42,7 @@ static void fill(struct crowd *c) {
     while (backlog(c) < BACKLOG) {
         c->p.b.session = c->talker;
         /* All it may say, before a look is taken at any of it. */
-        while (backlog(c) == 0 && s->connection.tx.credits > CREDIT_RESERVE) {
+        while (backlog(c) == 0 && s->connection->tx.credits > CREDIT_RESERVE) {
             (void)pair_send(&c->p.b, 20, 0, NULL);
             cm_progress(c->p.b.node->cm, 0);
             assert_true(sluice_poll(c->p.b.loop, NULL, 0, 0) >= 0);

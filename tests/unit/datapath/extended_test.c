@@ -36,7 +36,7 @@ static bool must_have_them(void) {
 /* Counts its posts from now on. False: it has none of these verbs. */
 static bool count_posts(struct side *side) {
     const struct session *s = pair_session(side);
-    struct ibv_qp_ex *ex = (struct ibv_qp_ex *)(void *)s->connection.qp;
+    struct ibv_qp_ex *ex = (struct ibv_qp_ex *)(void *)s->connection->qp;
     bool shorter = fabric_is_software(side->node->fabric) && !fabric_profile(side->node->fabric);
     if (s->framed_end == 0 || shorter) {
         assert_false(must_have_them());
@@ -60,7 +60,7 @@ TEST(what_goes_inline_goes_by_extended_verbs) {
     open_connected(&p);
     if (count_posts(&p.b)) {
         uint32_t end = pair_session(&p.b)->framed_end;
-        assert_in_range(end - 1, 1, pair_session(&p.b)->connection.sq.inline_max - FRAME_BYTES);
+        assert_in_range(end - 1, 1, pair_session(&p.b)->connection->sq.inline_max - FRAME_BYTES);
         for (unsigned size = 0; size < end + 30; size++) {
             unsigned before = device.posted;
             bool tokens = framed_has_tokens(pair_session(&p.b));

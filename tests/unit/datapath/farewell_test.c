@@ -14,7 +14,7 @@ static unsigned looks(struct pair *p) {
     const struct session *s = pair_session(&p->b);
     struct ibv_qp_attr attr = {0};
     struct ibv_qp_init_attr init;
-    assert_int_equal(soft_query_qp(s->connection.qp, &attr, IBV_QP_TIMEOUT, &init), 0);
+    assert_int_equal(soft_query_qp(s->connection->qp, &attr, IBV_QP_TIMEOUT, &init), 0);
     assert_true(attr.timeout > 0 || !s->node->traits.repeats);
     uint64_t repeats_ns = s->node->traits.repeats ? REPEATS * (UINT64_C(4096) << attr.timeout) : 0;
     return (unsigned)((UINT64_C(500000000) + repeats_ns) / LINGER_NS) - 1;
@@ -52,7 +52,7 @@ TEST(a_farewell_that_is_taken_late_is_told) {
     hang_up(&p);
     for (unsigned i = 0; i < borne; i++) {
         look(&p, LINGER_NS);
-        assert_true(s->state <= SESSION_LEAVING || s->connection.sq.head > s->close.bye_index);
+        assert_true(s->state <= SESSION_LEAVING || s->connection->sq.head > s->close.bye_index);
     }
     assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_LOCAL_CLOSE);
@@ -73,10 +73,10 @@ static unsigned moves_behind(unsigned delay_ms) {
         assert_int_equal(pair_send(&p.b, 2000, i, NULL), 0);
     hang_up(&p);
     while (s->state == SESSION_LEAVING) {
-        uint32_t head = s->connection.sq.head;
-        for (unsigned i = 0; i < borne && s->connection.sq.head == head; i++)
+        uint32_t head = s->connection->sq.head;
+        for (unsigned i = 0; i < borne && s->connection->sq.head == head; i++)
             look(&p, LINGER_NS);
-        pair_await(&p, s->connection.sq.head != head);
+        pair_await(&p, s->connection->sq.head != head);
         moves++;
         look(&p, LINGER_NS);
     }
@@ -128,7 +128,7 @@ TEST(a_farewell_has_an_end_whatever_moves) {
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pair_send(&p.b, 2000, i, NULL), 0);
     hang_up(&p);
-    pair_await(&p, s->connection.sq.head == s->close.leave_head + 1);
+    pair_await(&p, s->connection->sq.head == s->close.leave_head + 1);
     look(&p, borne * LINGER_NS);
     assert_int_equal(s->state, SESSION_LEAVING);
     look(&p, node_leave_ns(p.b.node));

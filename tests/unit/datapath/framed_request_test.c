@@ -41,8 +41,8 @@ TEST(requests_and_replies_share_frames) {
             assert_int_equal(tagged_request(&p.b, 10 + i, i, i + 1 < MANY ? SLUICE_MORE : 0), 0);
         assert_int_equal(posts(&p.b), before + 1);
         assert_int_equal(pair_in_flight(&p.b), MANY);
-        pair_await(&p, pair_session(&p.a)->connection.rx.sequence ==
-                           pair_session(&p.b)->connection.tx.sequence);
+        pair_await(&p, pair_session(&p.a)->connection->rx.sequence ==
+                           pair_session(&p.b)->connection->tx.sequence);
         assert_int_equal(sluice_poll(p.a.loop, events, MANY, 0), MANY);
         before = posts(&p.a);
         for (unsigned i = 0; i < MANY; i++) { /* sent back as it came, or as another message */
@@ -98,7 +98,7 @@ TEST(a_request_whose_frame_was_never_posted_is_closed_and_not_unknown) {
     for (unsigned i = 1; i < 4; i++)
         assert_int_equal(tagged_request(&p.b, 60 + i, i, SLUICE_MORE), 0);
     assert_int_equal(pair_in_flight(&p.b), 4);
-    pair_session(&p.b)->connection.tx.credits = CREDIT_RESERVE; /* else it went now */
+    pair_session(&p.b)->connection->tx.credits = CREDIT_RESERVE; /* else it went now */
     sluice_hangup(p.b.session, 0);
     bool told[4] = {false};
     for (unsigned i = 0; i < 4; i++) {
@@ -139,11 +139,11 @@ TEST(without_credits_a_request_is_not_written_into_a_frame) {
     struct pair p;
     open_pair(&p, PAIR_LINK());
     struct session *s = pair_session(&p.b);
-    while (s->connection.tx.credits > CREDIT_RESERVE)
+    while (s->connection->tx.credits > CREDIT_RESERVE)
         assert_int_equal(pair_send(&p.b, 64, 0, NULL), 0);
-    uint32_t taken = s->connection.recv.reserved;
+    uint32_t taken = s->connection->recv.reserved;
     assert_int_equal(tagged_request(&p.b, 64, 5, SLUICE_MORE), 0);
-    assert_int_equal(s->connection.recv.reserved, taken);
+    assert_int_equal(s->connection->recv.reserved, taken);
     sluice_cancel(p.b.session, 6);
     sluice_event event;
     for (;;) { /* and the peer never hears of it */

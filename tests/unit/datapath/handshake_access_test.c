@@ -43,7 +43,7 @@ static enum ibv_wc_status outcome_of(struct memory *m, enum ibv_wr_opcode opcode
         wr.wr.rdma.remote_addr = token.addr;
         wr.wr.rdma.rkey = token.rkey;
     }
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
     struct ibv_wc wc = {0};
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (ibv_poll_cq(l->cq, 1, &wc) != 1 || wc.wr_id != MARK) {
@@ -63,7 +63,7 @@ static void open_listener(struct memory *m, uint32_t flags) {
 static void turn_until(struct memory *m, enum session_handshake greeting) {
     struct session *s = pair_session(&m->pair.b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (s->connection.handshake != greeting) {
+    while (s->connection->handshake != greeting) {
         pair_turn(&m->pair);
         assert_true(env_now(&env_default) < limit);
     }

@@ -272,7 +272,7 @@ TEST(a_wrong_key_is_refused) {
 static struct session *stop_before_hello(struct pair *p) {
     struct session *s = pair_session(&p->b);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (s->connection.handshake != HANDSHAKE_HELLO) {
+    while (s->connection->handshake != HANDSHAKE_HELLO) {
         cm_progress(p->a.node->cm, 0);
         assert_true(sluice_poll(p->a.loop, NULL, 0, 0) >= 0);
         cm_progress(p->b.node->cm, 0);
@@ -285,11 +285,11 @@ static struct session *stop_before_hello(struct pair *p) {
 /* In place of its own HELLO. */
 static void say_instead(struct pair *p, struct session *s, const void *payload, uint32_t bytes) {
     assert_true(send_control_with(p->b.loop, s, FRAME_HELLO, payload, bytes));
-    s->connection.handshake = HANDSHAKE_ANSWER;
-    s->connection.cm.passive = true; /* says nothing when the connection is announced */
+    s->connection->handshake = HANDSHAKE_ANSWER;
+    s->connection->cm.passive = true; /* says nothing when the connection is announced */
     while (!s->adopted)
         pair_turn(p);
-    s->connection.cm.passive = false;
+    s->connection->cm.passive = false;
 }
 
 /* Does not care about the listener's proof, and has no key itself. */
@@ -329,8 +329,8 @@ TEST(a_replayed_proof_is_refused) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK(WITH_KEY));
     pair_connect(&p, PAIR_LINK(WITH_KEY));
     struct session *s = pair_session(&p.b);
-    private_data_req_encode(&s->connection.cm.req, req);
-    private_data_rep_encode(&s->connection.cm.rep, rep);
+    private_data_req_encode(&s->connection->cm.req, req);
+    private_data_rep_encode(&s->connection->cm.rep, rep);
     auth_prove_dialer(&hello.proof, &secret, req, rep, NULL, 0); /* as it was overheard */
     uint32_t bytes = (uint32_t)auth_hello_encode(&hello, recorded);
     sluice_hangup(p.b.session, SECOND);
@@ -423,7 +423,7 @@ TEST(before_the_proof_a_few_receives_are_at_stake) {
     stop_before_hello(&p);
     struct session *theirs = p.a.loop->sessions;
     assert_non_null(theirs);
-    assert_int_equal(theirs->connection.recv.own.posted, CREDITS_INITIAL);
+    assert_int_equal(theirs->connection->recv.own.posted, CREDITS_INITIAL);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     for (int quiet = 0; quiet < 100; quiet += theirs->adopted) { /* the dialer is silent */
         assert_true(env_now(&env_default) < limit);
@@ -432,7 +432,7 @@ TEST(before_the_proof_a_few_receives_are_at_stake) {
         assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
     }
     assert_int_equal(theirs->state, SESSION_OPENING);
-    assert_int_equal(theirs->connection.recv.own.posted, CREDITS_INITIAL);
+    assert_int_equal(theirs->connection->recv.own.posted, CREDITS_INITIAL);
     pair_clock += 6 * SECOND;
     assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_TIMEOUT);
     pair_expect_nothing(&p, &p.a);
@@ -450,7 +450,7 @@ TEST(any_other_frame_before_hello_ends_the_session) {
         pair_dial(&p, PAIR_LINK(WITH_KEY));
         struct session *s = stop_before_hello(&p);
         if (types[i] == FRAME_DATA || types[i] == FRAME_FRAG)
-            s->connection.tx.sequence++;
+            s->connection->tx.sequence++;
         assert_true(send_control_with(p.b.loop, s, types[i], "x", types[i] == FRAME_DATA));
         pair_expect(&p, &p.b, SLUICE_CLOSED);
         pair_expect_nothing(&p, &p.a);

@@ -38,9 +38,9 @@ PAIR_WITH(pair_opened, a_node_says_what_its_sessions_will_have) {
     as_the_profile_says(before);
     assert_int_equal(told(p->a.node), before);
     pair_connect(p, PAIR_LINK());
-    assert_int_equal(pair_session(&p->a)->connection.sq.inline_max, before);
+    assert_int_equal(pair_session(&p->a)->connection->sq.inline_max, before);
     assert_int_equal(told(p->a.node), before);
-    assert_int_equal(pair_session(&p->b)->connection.sq.inline_max, told(p->b.node));
+    assert_int_equal(pair_session(&p->b)->connection->sq.inline_max, told(p->b.node));
 }
 
 TEST(a_node_without_inline_says_none) {
@@ -49,7 +49,7 @@ TEST(a_node_without_inline_says_none) {
     pair_open(&p, PAIR_NODE(), PAIR_LINK());
     assert_int_equal(told(p.a.node), 0);
     pair_connect(&p, PAIR_LINK());
-    assert_int_equal(pair_session(&p.a)->connection.sq.inline_max, 0);
+    assert_int_equal(pair_session(&p.a)->connection->sq.inline_max, 0);
     assert_int_equal(told(p.a.node), 0);
     pair_close(&p);
 }
@@ -57,14 +57,14 @@ TEST(a_node_without_inline_says_none) {
 /* What went with its work request is the device's: nothing of it waits for its completion. */
 static bool went_inline(struct side *side) {
     struct session *s = pair_session(side);
-    return s->connection.sq.entries[(s->connection.sq.tail - 1) & s->connection.sq.mask].msg ==
+    return s->connection->sq.entries[(s->connection->sq.tail - 1) & s->connection->sq.mask].msg ==
            NULL;
 }
 
 /* By work requests: the software device has a shorter way for small ones. */
 PAIR_WITH(pair_connected, messages_up_to_the_limit_go_with_their_work_request) {
     struct pair *p = *state;
-    uint32_t most = pair_session(&p->b)->connection.sq.inline_max - FRAME_BYTES;
+    uint32_t most = pair_session(&p->b)->connection->sq.inline_max - FRAME_BYTES;
     pair_session(&p->b)->framed_end = 0;
     for (unsigned size = 1; size < most + 40; size++) {
         assert_int_equal(pair_send(&p->b, size, size, NULL), 0);
@@ -167,6 +167,6 @@ PAIR_WITH(pair_opened, a_device_that_makes_none_is_asked_once) {
     assert_int_equal(device.asked, 1);
     device.fails = false; /* of what a session has, the node hears all the same */
     pair_connect(p, PAIR_LINK());
-    assert_int_equal(told(p->a.node), pair_session(&p->a)->connection.sq.inline_max);
+    assert_int_equal(told(p->a.node), pair_session(&p->a)->connection->sq.inline_max);
     assert_int_not_equal(told(p->a.node), 0);
 }

@@ -168,7 +168,7 @@ TEST(a_device_with_few_sges_sends_more_frames) {
     for (uint32_t sges = 2; sges <= 5; sges++) {
         struct memory m;
         memory_open(&m, BIG, PAIR_LINK());
-        pair_session(&m.pair.b)->connection.sq.sges = sges;
+        pair_session(&m.pair.b)->connection->sq.sges = sges;
         const uint64_t sizes[] = {300, 900, 20000};
         for (unsigned i = 0; i < 3; i++) {
             assert_int_equal(send_cut(&m, sizes[i], 16, 3, i, 1), 0);

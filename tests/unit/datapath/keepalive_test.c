@@ -19,12 +19,12 @@
 /* ---- driving --------------------------------------------------------------------------------- */
 
 static uint32_t posted(struct side *side) {
-    return pair_session(side)->connection.sq.tail - pair_session(side)->connection.sq.frameless;
+    return pair_session(side)->connection->sq.tail - pair_session(side)->connection->sq.frameless;
 }
 
 static uint32_t arrived(struct side *side) {
     struct session *s = pair_session(side);
-    return s->connection.rx.sequence + s->connection.recv.controls;
+    return s->connection->rx.sequence + s->connection->recv.controls;
 }
 
 /* Only one side's loop runs; its events are counted, nothing else comes. */
@@ -81,10 +81,10 @@ static uint64_t agreed(struct side *side) {
 /* Credits are with the sender, or owed, or about to be: none got lost. */
 static void assert_credits_complete(struct side *sender, struct side *receiver) {
     struct session *s = pair_session(sender), *r = pair_session(receiver);
-    assert_int_equal(s->connection.tx.credits + r->connection.rx.unreported +
-                         r->connection.rx.repost_count,
-                     r->connection.credits.granted);
-    assert_int_equal(r->connection.rx.granted, s->connection.tx.credits);
+    assert_int_equal(s->connection->tx.credits + r->connection->rx.unreported +
+                         r->connection->rx.repost_count,
+                     r->connection->credits.granted);
+    assert_int_equal(r->connection->rx.granted, s->connection->tx.credits);
 }
 
 static int both_keep_alive(void **state) {
@@ -178,8 +178,8 @@ PAIR_WITH(both_keep_alive, traffic_is_not_added_to) {
     }
     assert_int_equal(posted(&p->a) - a, TICKS(20) / 8);
     assert_int_equal(posted(&p->b) - b, TICKS(20) / 8);
-    assert_int_equal(pair_session(&p->a)->connection.recv.controls +
-                         pair_session(&p->b)->connection.recv.controls,
+    assert_int_equal(pair_session(&p->a)->connection->recv.controls +
+                         pair_session(&p->b)->connection->recv.controls,
                      0);
 }
 
@@ -292,8 +292,8 @@ static void talk(struct side *talker, struct session *heard) {
             ;
         (void)sluice_poll(talker->loop, &event, 1, 0);
         assert_true(env_now(&env_default) < limit);
-    } while (pair_session(talker)->connection.sq.head - heard->connection.rx.sequence -
-                 heard->connection.recv.controls - LOOP_WC_BATCH >=
+    } while (pair_session(talker)->connection->sq.head - heard->connection->rx.sequence -
+                 heard->connection->recv.controls - LOOP_WC_BATCH >=
              UINT32_MAX / 2);
 }
 
@@ -420,10 +420,11 @@ TEST(a_backlog_is_no_silence) {
         pair_clock += TICK;
         assert_int_equal(sluice_poll(p.a.loop, &event, 1, 0), 1);
         assert_int_equal(event.type, SLUICE_MESSAGE);
-        s->connection.keepalive.rx_seen = s->connection.rx.sequence + s->connection.recv.controls +
-                                          1; /* another's would not be */
+        s->connection->keepalive.rx_seen = s->connection->rx.sequence +
+                                           s->connection->recv.controls +
+                                           1; /* another's would not be */
     }
-    assert_true(s->connection.keepalive.rx_ns + 2 * INTERVAL < pair_now(NULL));
+    assert_true(s->connection->keepalive.rx_ns + 2 * INTERVAL < pair_now(NULL));
     assert_int_equal(s->state, SESSION_UP);
     pair_close(&p);
 }
@@ -440,8 +441,8 @@ PAIR_WITH(both_keep_alive, a_peer_without_credits_is_not_blamed) {
         pair_turns(p, 100);
     }
     assert_up(p);
-    assert_true(pair_session(&p->b)->connection.tx.credits < 2);  /* it could not speak */
-    assert_true(pair_session(&p->a)->connection.tx.credits >= 1); /* the last is for CREDIT */
+    assert_true(pair_session(&p->b)->connection->tx.credits < 2);  /* it could not speak */
+    assert_true(pair_session(&p->a)->connection->tx.credits >= 1); /* the last is for CREDIT */
     for (unsigned i = 0; i < sent; i++) {
         sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
         assert_true(pair_check(event.msg, 10, i));
@@ -490,7 +491,7 @@ TEST(a_flood_of_alives_ends_with_its_credits) {
     assert_up(&p);
     assert_int_equal(pool_in_use(p.a.node->rx_pool), buffers);
     assert_credits_complete(&p.b, &p.a);
-    pair_session(&p.a)->connection.rx.granted = 0; /* as if it had been told of none */
+    pair_session(&p.a)->connection->rx.granted = 0; /* as if it had been told of none */
     pair_raw_frame(&p.b, &f, FRAME_BYTES);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_CREDITS);
@@ -504,21 +505,23 @@ PAIR_WITH(pair_opened, a_thousand_idle_sessions_cost_nothing_to_speak_of) {
     struct pair *p = *state;
     enum { N = 1000, SECONDS = 1000 };
     static struct session many[N];
+    static struct connection connections[N];
     struct sluice_loop *l = p->a.loop;
     for (unsigned i = 0; i < N; i++) {
         struct session *s = &many[i];
         memset(s, 0, sizeof *s);
-        s->connection.cm.rep.keepalive = 1000;
+        s->connection = &connections[i];
+        s->connection->cm.rep.keepalive = 1000;
         s->state = SESSION_UP;
-        s->connection.rx.granted = 32;
+        s->connection->rx.granted = 32;
         keepalive_start(l, s);
         session_attach(l, s);
     }
     for (unsigned i = 0; i < SECONDS * 100; i++) { /* a turn in 10 ms of the test's clock */
         pair_clock += 10000000;
         for (unsigned k = 0; i % 500 == 0 && k < N; k++) {
-            many[k].connection.sq.tail++; /* as if both sides sent something */
-            many[k].connection.recv.controls++;
+            many[k].connection->sq.tail++; /* as if both sides sent something */
+            many[k].connection->recv.controls++;
         }
         assert_int_equal(sluice_poll(l, NULL, 0, 0), 0);
     }

@@ -64,7 +64,7 @@ static struct ibv_wc outcome_of(const struct spare *spare, enum ibv_wr_opcode op
                              .wr.rdma = {.remote_addr = remote, .rkey = rkey}};
     struct ibv_send_wr *bad;
     struct ibv_wc wc = {0};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     struct sluice_loop *l = atomic_load(&s->loop);
     assert_int_equal(l->wc_next, l->wc_count);
@@ -99,7 +99,7 @@ static void expect_refused(const struct spare *spare, struct ibv_wc wc, enum ibv
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
     struct ibv_qp_init_attr init;
-    struct ibv_qp *qp = pair_session(spare->side)->connection.qp;
+    struct ibv_qp *qp = pair_session(spare->side)->connection->qp;
     while (attr.qp_state == IBV_QPS_RTS) {
         assert_int_equal(node->fabric->query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
         assert_true(env_now(&env_default) < limit);

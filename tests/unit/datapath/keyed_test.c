@@ -46,14 +46,14 @@ TEST(a_get_is_made_of_reads_of_one_packet) {
     struct memory m;
     memory_open(&m, BYTES, PAIR_LINK());
     const struct session *s = pair_session(&m.pair.b);
-    const uint32_t packet = 128u << s->connection.cm.rtr.path_mtu, before = s->connection.sq.tail;
+    const uint32_t packet = 128u << s->connection->cm.rtr.path_mtu, before = s->connection->sq.tail;
     assert_int_equal(BYTES % packet, 0);
     memory_fill(memory_there(&m), BYTES, 1);
     assert_int_equal(
         sluice_get(m.pair.b.session, m.here, 0, BYTES, &m.token, 0, SLUICE_SEND(.tag = 1)), 0);
     memory_done(&m, 1, 0);
     assert_true(memory_holds(memory_here(&m), BYTES, 1));
-    assert_int_equal(s->connection.sq.tail - before, BYTES / packet);
+    assert_int_equal(s->connection->sq.tail - before, BYTES / packet);
     memory_close(&m);
 }
 

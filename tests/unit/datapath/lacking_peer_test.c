@@ -64,7 +64,7 @@ PAIR_WITH(pair_opened, an_atomic_is_refused_and_the_session_goes_on) {
 
 /* READs of this session's that are no part of a message. */
 static uint32_t asked(struct side *side) {
-    return pair_session(side)->connection.sq.frameless;
+    return pair_session(side)->connection->sq.frameless;
 }
 
 /*
@@ -98,8 +98,8 @@ PAIR_WITH(pair_opened, nobody_asks_where_completions_tell_what_arrived) {
     assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 100, 1));
     assert_int_equal(pair_expect(p, &p->b, SLUICE_SENT).status, 0);
     assert_int_equal(asked(&p->b), 0);
-    assert_false(pair_session(&p->a)->connection.confirm.probe_known);
-    assert_false(pair_session(&p->b)->connection.confirm.probe_known);
+    assert_false(pair_session(&p->a)->connection->confirm.probe_known);
+    assert_false(pair_session(&p->b)->connection->confirm.probe_known);
     sluice_hangup(p->b.session, 0);
     pair_expect(p, &p->a, SLUICE_CLOSED);
     pair_expect(p, &p->b, SLUICE_CLOSED);

@@ -27,7 +27,7 @@ static void another(struct pair *p) {
 
 static void forge(struct pair *p, enum frame_type type, unsigned flags, uint64_t total,
                   const uint64_t *words, uint32_t bytes) {
-    struct connection *connection = &pair_session(&p->b)->connection;
+    struct connection *connection = pair_session(&p->b)->connection;
     const struct frame frame = {
         .type = (uint8_t)type, .flags = (uint8_t)flags, .length = bytes, .total = total};
     connection->tx.sequence++;
@@ -56,7 +56,7 @@ static void be_greedy(struct pair *p, uint64_t bytes) {
     pair_grant_all(p, s, pair_session(&p->a));
     pair_grant_all(p, pair_session(&p->a), s); /* for leave to write */
     s->rx.stopped = true;
-    for (unsigned i = 0; i < RNDV_NUMBERS && s->connection.tx.credits > 2; i++)
+    for (unsigned i = 0; i < RNDV_NUMBERS && s->connection->tx.credits > 2; i++)
         announce(p, i, bytes);
 }
 
@@ -152,7 +152,7 @@ PAIR_WITH(opened, who_trickles_goes_when_others_wait) {
         for (unsigned k = 0; k < 2 && i % 30 == 0; k++) {
             p->b = slow[k];
             const struct session *s = pair_session(&p->b);
-            if (s && s->state == SESSION_UP && s->connection.tx.credits > 0)
+            if (s && s->state == SESSION_UP && s->connection->tx.credits > 0)
                 fragment(p, 0);
         }
         p->b = fast;
@@ -358,7 +358,7 @@ PAIR_WITH(opened, a_message_in_frames_is_there_after_the_queue_pair) {
     assert_true(s->rx.held.head && s->rx.held.head->next);
     sluice_hangup(p->b.session, 0);
     pair_await(p, s->state == SESSION_GONE);
-    assert_true(!s->connection.qp && s->rx.held.head);
+    assert_true(!s->connection->qp && s->rx.held.head);
     sluice_event event = pair_expect(p, &p->a, SLUICE_MESSAGE);
     assert_true(pair_check(event.msg, bytes, 9));
     pair_expect(p, &p->a, SLUICE_CLOSED);

@@ -249,7 +249,7 @@ TEST(atomics_of_two_sessions_sum_up) {
             while (given[k] < COUNT &&
                    sluice_fetch_add(s[k], &m.token, 0, 1, SLUICE_SEND(.tag = k + 1)) == 0)
                 given[k]++;
-            uint32_t out = session_table_find(s[k].id)->connection.rma.reads;
+            uint32_t out = session_table_find(s[k].id)->connection->rma.reads;
             most = out > most ? out : most;
         }
         sluice_event events[8];

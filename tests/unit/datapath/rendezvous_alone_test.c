@@ -35,11 +35,11 @@ static void nothing(struct session *b) {
 }
 
 static void has_few_credits(struct session *b) {
-    b->connection.tx.credits = BYTES / b->tx.frame_payload + 1 + b->connection.tx.reserve;
+    b->connection->tx.credits = BYTES / b->tx.frame_payload + 1 + b->connection->tx.reserve;
 }
 
 static void has_just_enough(struct session *b) {
-    b->connection.tx.credits = BYTES / b->tx.frame_payload + 2 + b->connection.tx.reserve;
+    b->connection->tx.credits = BYTES / b->tx.frame_payload + 2 + b->connection->tx.reserve;
 }
 
 static void has_one_on_its_way(struct session *b) {
@@ -52,7 +52,7 @@ static void has_one_announced(struct session *b) {
     b->tx.alone_max = 0;
     announced_send(&pair, BYTES);
     b->tx.alone_max = max;
-    b->connection.tx.acked = b->connection.tx.sequence; /* a frame of its peer may say so */
+    b->connection->tx.acked = b->connection->tx.sequence; /* a frame of its peer may say so */
 }
 
 struct state {

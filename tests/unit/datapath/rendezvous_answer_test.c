@@ -131,9 +131,9 @@ TEST(messages_of_one_turn_are_told_of_by_one_frame) {
 TEST(a_peer_that_knows_no_other_way_is_told_of_each) {
     struct pair p;
     open_way(&p, &ways[0]);
-    assert_true(pair_session(&p.a)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS);
-    pair_session(&p.a)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
-    pair_session(&p.b)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
+    assert_true(pair_session(&p.a)->connection->cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS);
+    pair_session(&p.a)->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
+    pair_session(&p.b)->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
     assert_int_equal(answers_to(&p, 8), 8);
     exchange(&p, RNDV_AT_ONCE);
     exchange(&p, RNDV_AT_ONCE);
@@ -153,11 +153,11 @@ TEST(what_was_taken_is_told_before_the_session_ends) {
         assert_int_equal(pair_send(&p.b, ways[i].bytes, 0, SLUICE_SEND(.tag = 7)), 0);
         expect_large(&p, &p.a, ways[i].bytes);
         assert_int_not_equal(rndv_of(&p.a)->taken, 0);
-        uint32_t credits = pair_session(&p.a)->connection.tx.credits;
-        pair_session(&p.a)->connection.tx.credits = 0; /* it cannot be told at once */
+        uint32_t credits = pair_session(&p.a)->connection->tx.credits;
+        pair_session(&p.a)->connection->tx.credits = 0; /* it cannot be told at once */
         sluice_hangup(p.a.session, PAIR_LIMIT_NS);
         pair_turns(&p, 20);
-        pair_session(&p.a)->connection.tx.credits += credits;
+        pair_session(&p.a)->connection->tx.credits += credits;
         assert_true(pair_next(&p, &p.b, &event));
         assert_int_equal(event.type, SLUICE_SENT);
         assert_int_equal(event.status, SLUICE_OK);

@@ -190,8 +190,8 @@ TEST(a_turn_copies_no_more_than_its_share) {
 TEST(of_a_peer_that_does_not_know_how_it_is_read) {
     struct pair p;
     open_pair(&p);
-    assert_true(pair_session(&p.a)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_SHARED);
-    pair_session(&p.b)->connection.shares = false;
+    assert_true(pair_session(&p.a)->connection->cm.rep.features & PRIVATE_DATA_FEATURE_SHARED);
+    pair_session(&p.b)->connection->shares = false;
     announced_send(&p, 100000);
     assert_int_equal(way(&p), RNDV_BY_READ);
     receive(&p, 100000);
@@ -202,7 +202,7 @@ TEST(of_a_peer_that_does_not_know_how_it_is_read) {
 static bool is_mapped(struct pair *p, const sluice_region *region) {
     uint32_t key;
     uint64_t at;
-    return fabric_share(p->b.node->fabric, pair_session(&p->b)->connection.qp, region->mr,
+    return fabric_share(p->b.node->fabric, pair_session(&p->b)->connection->qp, region->mr,
                         region->addr, region->bytes, &key, &at);
 }
 

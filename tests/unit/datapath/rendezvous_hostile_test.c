@@ -19,7 +19,7 @@ struct forged {
 };
 
 static void post(struct pair *p, const struct forged *f) {
-    struct connection *connection = &pair_session(&p->b)->connection;
+    struct connection *connection = pair_session(&p->b)->connection;
     const struct frame frame = {.type = (uint8_t)f->type,
                                 .flags = (uint8_t)f->flags,
                                 .length = f->length,
@@ -36,11 +36,11 @@ static void post(struct pair *p, const struct forged *f) {
 
 static void write_imm(struct pair *p, uint32_t number) {
     struct session *s = pair_session(&p->b);
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->connection, s->connection->sq.tail),
                                    .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
                                    .imm_data = htobe32(number)};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
-    s->connection.tx.credits--;
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
+    s->connection->tx.credits--;
 }
 
 static void expect_protocol(struct pair *p) {
@@ -112,7 +112,7 @@ TEST(copies_out_of_bounds) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_AUTO);
         if (i + 1 == sizeof wrong / sizeof wrong[0])
-            pair_session(&p.a)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_SHARED;
+            pair_session(&p.a)->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_SHARED;
         post(&p, &wrong[i]);
         expect_protocol(&p);
     }
@@ -212,7 +212,7 @@ TEST(several_answers_that_were_not_agreed_on) {
     for (unsigned i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         struct pair p;
         open_pair(&p, SLUICE_RENDEZVOUS_READ);
-        pair_session(&p.a)->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
+        pair_session(&p.a)->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
         assert_int_equal(pair_send(&p.a, 100000, 1, SLUICE_SEND(.tag = 1)), 0);
         post(&p, &wrong[i]);
         expect_protocol(&p);

@@ -30,11 +30,11 @@ static void open_way(struct pair *p, const struct way *way) {
     pair_open(p, PAIR_NODE(.soft_net = way->net), PAIR_LINK(.credits = 2 * MESSAGES));
     pair_connect(p, PAIR_LINK(.credits = 2 * MESSAGES));
     struct session *a = pair_session(&p->a), *b = pair_session(&p->b);
-    assert_true(a->connection.cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS);
+    assert_true(a->connection->cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS);
     if (way->older) {
-        a->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
-        b->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
-        b->connection.shares = false;
+        a->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
+        b->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_NUMBERS;
+        b->connection->shares = false;
         b->tx.rndv_above = rndv_threshold(b);
     }
     announced_always(p);
@@ -95,7 +95,7 @@ static void send_all_unlooked(struct pair *p) {
         assert_int_equal(pair_send(&p->b, BYTES, k, NULL), 0);
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (here < b->rndv->out_count ||
-           (unanswered(a) > 0 && a->connection.tx.credits > a->connection.tx.reserve)) {
+           (unanswered(a) > 0 && a->connection->tx.credits > a->connection->tx.reserve)) {
         assert_true(env_now(&env_default) < limit);
         if (sluice_poll(p->a.loop, &event, 1, 0) == 0 || event.type != SLUICE_MESSAGE)
             continue;
@@ -114,10 +114,10 @@ TEST(who_answers_each_over_tcp_gets_credits_for_it) {
     pair_open(&p, PAIR_NODE(.soft_net = SLUICE_SOFT_NET_REQUIRE), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
     struct session *a = pair_session(&p.a), *b = pair_session(&p.b);
-    a->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
-    b->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
+    a->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
+    b->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_ANSWERS;
     pair_grant_all(&p, b, a);
-    const struct credits *credits = &b->connection.credits;
+    const struct credits *credits = &b->connection->credits;
     assert_true(credits->max > CREDITS_INITIAL);
     pair_frozen =
         env_now(&env_default); /* no second passes, after which what was used is forgotten */
@@ -135,7 +135,7 @@ TEST(an_announcement_over_tcp_is_acknowledged) {
     struct pair p;
     open_way(&p, &ways[WAYS - 1]);
     announced_send(&p, BYTES);
-    assert_int_equal(pair_session(&p.b)->connection.sq.unsignalled, 0);
+    assert_int_equal(pair_session(&p.b)->connection->sq.unsignalled, 0);
     sluice_free(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg);
     pair_close(&p);
 }

@@ -307,10 +307,11 @@ TEST(a_session_may_end_at_any_point) {
 
 TEST(chunks_reach_beyond_4_gib) {
     const uint64_t bytes = (4ull << 30) + 1;
-    static struct session s;
+    static struct connection c;
+    static struct session s = {.connection = &c};
     for (unsigned copies = 0; copies < 2; copies++) {
         const uint32_t most = copies ? RNDV_CHUNK_COPIED : RNDV_CHUNK;
-        s.connection.copies = copies;
+        c.copies = copies;
         uint64_t offset = 0, count = 0;
         while (offset < bytes) {
             uint32_t chunk = rndv_chunk(&s, bytes, offset);
@@ -347,7 +348,7 @@ TEST(a_peer_that_dies_while_it_reads_is_lost) {
     open_pair(&p, SLUICE_RENDEZVOUS_READ);
     assert_int_equal(pair_send(&p.b, 100 * KIB, 1, SLUICE_SEND(.tag = 1)), 0);
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100 * KIB, 1));
-    struct soft_ring *ring = atomic_load(&soft_qp_of(pair_session(&p.b)->connection.qp)->rx);
+    struct soft_ring *ring = atomic_load(&soft_qp_of(pair_session(&p.b)->connection->qp)->rx);
     atomic_fetch_or(&ring->tx.touching, 1);
     sluice_event event = pair_expect(&p, &p.b, SLUICE_SENT);
     must_data_equal(event.tag, 1);

@@ -31,7 +31,7 @@ static void post(struct pair *p, const struct forged *f) {
         uint64_t word = htole64(f->word[i]);
         memcpy(payload + 8 * i, &word, sizeof word);
     }
-    pair_session(&p->b)->connection.tx.sequence++;
+    pair_session(&p->b)->connection->tx.sequence++;
     sluice_msg *msg = pair_forge(&p->b, &frame, payload, sizeof payload);
     sluice_free(msg); /* nobody takes it before the bytes are gone: the test allocates no more */
 }

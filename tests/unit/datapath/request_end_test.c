@@ -21,7 +21,7 @@ static void expect_idle(struct pair *p) {
     pair_expect_nothing(p, &p->a);
     pair_expect_nothing(p, &p->b);
     assert_int_equal(pair_in_flight(&p->b), 0);
-    assert_int_equal(pair_session(&p->b)->connection.recv.reserved, 0);
+    assert_int_equal(pair_session(&p->b)->connection->recv.reserved, 0);
     assert_int_equal(pair_session(&p->b)->window.own_messages, 0);
     assert_int_equal(pair_session(&p->b)->window.own_bytes, 0);
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 99)), 0);
@@ -103,14 +103,14 @@ TEST(a_request_that_was_not_posted_by_its_deadline_never_leaves) {
     struct pair p;
     pair_open(&p, PAIR_NODE(), PAIR_LINK(.keepalive_ns = SLUICE_OFF));
     pair_connect(&p, PAIR_LINK());
-    uint32_t credits = pair_session(&p.b)->connection.tx.credits;
-    pair_session(&p.b)->connection.tx.credits = 0;
+    uint32_t credits = pair_session(&p.b)->connection->tx.credits;
+    pair_session(&p.b)->connection->tx.credits = 0;
     uint64_t deadline = pair_now(NULL) + 100 * SECOND;
     assert_int_equal(pair_request(&p.b, 10, 1, SLUICE_SEND(.tag = 1, .deadline_ns = deadline)), 0);
     pair_expect_nothing(&p, &p.b);
     pair_clock += 101 * SECOND;
     expect_outcome(&p, &p.b, 1, SLUICE_ETIMEDOUT);
-    pair_session(&p.b)->connection.tx.credits = credits;
+    pair_session(&p.b)->connection->tx.credits = credits;
     expect_idle(&p);
     pair_close(&p);
 }
@@ -119,15 +119,15 @@ TEST(a_request_that_was_not_posted_by_its_deadline_never_leaves) {
 
 PAIR_WITH(pair_connected, a_request_cancelled_before_it_was_posted_never_leaves) {
     struct pair *p = *state;
-    uint32_t credits = pair_session(&p->b)->connection.tx.credits;
-    pair_session(&p->b)->connection.tx.credits = 0;
+    uint32_t credits = pair_session(&p->b)->connection->tx.credits;
+    pair_session(&p->b)->connection->tx.credits = 0;
     for (unsigned i = 1; i <= 3; i++)
         assert_int_equal(pair_request(&p->b, 10, i, SLUICE_SEND(.tag = i)), 0);
     sluice_cancel(p->b.session, 2);
     sluice_cancel(p->b.session, 2);
     sluice_cancel(p->b.session, 4);
     expect_outcome(p, &p->b, 2, SLUICE_ECANCELLED);
-    pair_session(&p->b)->connection.tx.credits = credits;
+    pair_session(&p->b)->connection->tx.credits = credits;
     assert_int_equal(pair_request(&p->b, 10, 5, SLUICE_SEND(.tag = 5)), 0);
     static const unsigned left[] = {1, 3, 5};
     for (unsigned i = 0; i < 3; i++) {
@@ -226,8 +226,8 @@ PAIR_WITH(pair_connected, a_cancellation_waits_for_a_credit) {
     assert_int_equal(pair_request(&p->b, 10, 1, SLUICE_SEND(.tag = 7)), 0);
     uint64_t token = pair_expect(p, &p->a, SLUICE_REQUEST).token;
     uint64_t other = pair_expect(p, &p->a, SLUICE_REQUEST).token;
-    uint32_t credits = s->connection.tx.credits - CREDIT_RESERVE;
-    s->connection.tx.credits = CREDIT_RESERVE;
+    uint32_t credits = s->connection->tx.credits - CREDIT_RESERVE;
+    s->connection->tx.credits = CREDIT_RESERVE;
     sluice_cancel(p->b.session, 7);
     expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
     expect_outcome(p, &p->b, 7, SLUICE_ECANCELLED);
@@ -237,7 +237,7 @@ PAIR_WITH(pair_connected, a_cancellation_waits_for_a_credit) {
     pair_expect_nothing(p, &p->b);
     assert_int_equal(s->rpc.cancels, 1);
     assert_int_equal(sluice_request_wanted(p->a.session, token), 1);
-    s->connection.tx.credits += credits;
+    s->connection->tx.credits += credits;
     assert_int_equal(pair_send(&p->a, 10, 1, NULL), 0); /* a frame that comes ends the wait */
     pair_expect(p, &p->b, SLUICE_MESSAGE);
     pair_settle(p);
@@ -263,7 +263,7 @@ TEST(at_the_end_each_request_has_one_outcome_that_says_whether_it_left) {
         expect_outcome(&p, &p.b, 1, SLUICE_OK);
         sluice_cancel(p.b.session, 3);
         expect_outcome(&p, &p.b, 3, SLUICE_ECANCELLED);
-        pair_session(&p.b)->connection.tx.credits = 0;
+        pair_session(&p.b)->connection->tx.credits = 0;
         assert_int_equal(pair_request(&p.b, sizes[i & 1], 1, SLUICE_SEND(.tag = 4)), 0);
         sluice_hangup(i & 2 ? p.a.session : p.b.session, 0);
         unsigned unknown = 0, closed = 0;
@@ -327,18 +327,18 @@ static void forge(struct side *side, unsigned type, unsigned flags, uint64_t tot
     struct sluice_msg *msg = message_of(pool_get(side->node->pool, NULL, bytes));
     assert_non_null(msg);
     if (FRAME_NUMBERED >> type & 1)
-        s->connection.tx.sequence++;
+        s->connection->tx.sequence++;
     struct frame f = {.type = (uint8_t)type,
                       .flags = (uint8_t)flags,
-                      .sequence = s->connection.tx.sequence,
-                      .ack = s->connection.rx.sequence,
+                      .sequence = s->connection->tx.sequence,
+                      .ack = s->connection->rx.sequence,
                       .length = bytes,
                       .total = total};
     frame_put(msg->data - FRAME_BYTES, &f);
     if (!(flags & FRAME_RESERVED))
-        s->connection.tx.credits--;
+        s->connection->tx.credits--;
     struct ibv_sge sge = {(uintptr_t)(msg->data - FRAME_BYTES), FRAME_BYTES + bytes, msg->lkey};
-    struct ibv_send_wr wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
+    struct ibv_send_wr wr = {.wr_id = wr_send_id(s->connection, s->connection->sq.tail),
                              .sg_list = &sge,
                              .num_sge = 1,
                              .opcode = IBV_WR_SEND,
@@ -346,9 +346,9 @@ static void forge(struct side *side, unsigned type, unsigned flags, uint64_t tot
                        *bad;
     msg->state = MSG_SENDING;
     msg->tx.tag = 0;
-    s->connection.sq.entries[s->connection.sq.tail++ & s->connection.sq.mask] =
+    s->connection->sq.entries[s->connection->sq.tail++ & s->connection->sq.mask] =
         (struct sq_entry){msg, 0};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
 }
 
 static void expect_end(struct pair *p, sluice_reason reason) {

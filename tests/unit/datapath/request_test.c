@@ -273,7 +273,7 @@ TEST(a_reply_needs_no_credit) {
         assert_int_equal(pair_request(&p.b, 16, i, NULL), 0);
         tokens[i] = pair_expect(&p, &p.a, SLUICE_REQUEST).token;
     }
-    pair_session(&p.a)->connection.tx.credits = 0; /* as if they were all on their way */
+    pair_session(&p.a)->connection->tx.credits = 0; /* as if they were all on their way */
     for (unsigned i = 0; i < COUNT; i++)
         assert_int_equal(pair_reply(&p.a, tokens[i], 16, i), 0);
     assert_int_equal(pair_send(&p.a, 16, 1, NULL), 0);
@@ -374,7 +374,7 @@ static void saturate(uint32_t credits, uint32_t requests, bool defer, bool keep,
     pair_expect_nothing(&p, &p.b);
     for (int i = 0; i < 2; i++) {
         struct session *s = pair_session(sides[i].side);
-        assert_int_equal(s->connection.recv.reserved, 0);
+        assert_int_equal(s->connection->recv.reserved, 0);
         assert_int_equal(pair_in_flight(sides[i].side), 0);
     }
     pair_close(&p);

@@ -25,7 +25,7 @@ static struct pair pair;
 
 static void connect_again(void) {
     pair_connect(&pair, PAIR_LINK(.credits = CREDITS));
-    assert_true(pair_session(&pair.a)->connection.cm.rep.features & PRIVATE_DATA_FEATURE_PIECES);
+    assert_true(pair_session(&pair.a)->connection->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES);
     pair_grant_all(&pair, pair_session(&pair.b), pair_session(&pair.a));
     pair_grant_all(&pair, pair_session(&pair.a), pair_session(&pair.b));
 }
@@ -88,7 +88,7 @@ static void nothing(void) {
 static void peer_of_before(void) {
     for (struct side *side = &pair.a;; side = &pair.b) {
         struct session *s = pair_session(side);
-        s->connection.cm.rep.features &= ~PRIVATE_DATA_FEATURE_PIECES;
+        s->connection->cm.rep.features &= ~PRIVATE_DATA_FEATURE_PIECES;
         s->tx.rpc_above = rndv_rpc_threshold(s);
         if (side == &pair.b)
             break;
@@ -102,12 +102,12 @@ static void others_before_it(void) {
 }
 
 static void few_to_answer(void) {
-    pair_session(&pair.a)->connection.tx.credits = 4;
+    pair_session(&pair.a)->connection->tx.credits = 4;
 }
 
 static void few_credits(void) {
     few_to_answer();
-    pair_session(&pair.b)->connection.tx.credits = 4;
+    pair_session(&pair.b)->connection->tx.credits = 4;
 }
 
 struct row {
@@ -148,14 +148,14 @@ FRAMES_TEST(a_reply_in_frames_does_not_mix_with_a_message_that_is_not_through) {
     assert_int_equal(pair_request(&pair.b, 10, 1, SLUICE_SEND(.tag = 9)), 0);
     uint64_t token = asked(10, 1);
     struct session *a = pair_session(&pair.a);
-    uint32_t credits = a->connection.tx.credits;
+    uint32_t credits = a->connection->tx.credits;
     a->tx.rndv_above = UINT64_MAX;
-    a->connection.tx.credits = 2 + a->connection.tx.reserve;
+    a->connection->tx.credits = 2 + a->connection->tx.reserve;
     assert_int_equal(pair_send(&pair.a, LONG, 3, NULL), 0);
-    while (a->connection.tx.credits > a->connection.tx.reserve)
+    while (a->connection->tx.credits > a->connection->tx.reserve)
         assert_int_equal(sluice_poll(pair.a.loop, NULL, 0, 0), 0);
     assert_int_not_equal(a->tx.queue.head->tx.sent, 0);
-    a->connection.tx.credits = credits - 2;
+    a->connection->tx.credits = credits - 2;
     assert_int_equal(pair_reply(&pair.a, token, SHORT, 2), 0);
     bool reply = false, message = false;
     while (!reply || !message) {
@@ -195,7 +195,7 @@ FRAMES_TEST(what_is_received_in_goes_round) {
         assert_int_equal(pair_request(&pair.b, LONG, i, SLUICE_SEND(.tag = i)), 0);
         assert_int_equal(pair_reply(&pair.a, asked(LONG, i), LONG, i), 0);
         answered(LONG, i, i);
-        assert_int_equal(pair_session(&pair.b)->connection.recv.reserved, 0);
+        assert_int_equal(pair_session(&pair.b)->connection->recv.reserved, 0);
         if (i == 20)
             before = pool_in_use(pair.b.node->rx_pool);
     }
@@ -208,17 +208,17 @@ FRAMES_TEST(what_is_received_in_goes_round) {
 /* A request of which some fragments are on their way, and the others wait for credits. */
 static void begin_request(uint64_t tag, uint64_t deadline_ns) {
     struct session *b = pair_session(&pair.b);
-    b->connection.tx.credits = 1 + b->connection.tx.reserve;
+    b->connection->tx.credits = 1 + b->connection->tx.reserve;
     assert_int_equal(
         pair_request(&pair.b, SHORT, 1, SLUICE_SEND(.tag = tag, .deadline_ns = deadline_ns)), 0);
-    while (b->connection.tx.credits > b->connection.tx.reserve)
+    while (b->connection->tx.credits > b->connection->tx.reserve)
         assert_int_equal(sluice_poll(pair.b.loop, NULL, 0, 0), 0);
     assert_int_equal(announced_by(&pair.b), 0);
     assert_int_equal(b->tx.queue.head->tx.sent, b->tx.frame_payload - FRAME_WHOLE_BYTES);
 }
 
 static void go_on(void) {
-    pair_session(&pair.b)->connection.tx.credits += 20;
+    pair_session(&pair.b)->connection->tx.credits += 20;
     loop_dirty(pair.b.loop, pair_session(&pair.b));
 }
 
@@ -249,7 +249,7 @@ static void drop_what_is_read(struct side *side) {
     struct session *s = pair_session(side);
     bool nested;
     assert_true(loop_enter(l, &nested));
-    assert_int_not_equal(sq_used(s), 0);
+    assert_int_not_equal(sq_used(s->connection), 0);
     uint64_t before = pool_in_use(side->node->pool);
     send_drop_queue(l, s, SLUICE_ECLOSED);
     assert_int_equal(pool_in_use(side->node->pool), before);
@@ -263,7 +263,7 @@ static void end_in_the_middle(bool completed, bool given_up) {
         pair_session(&pair.b)->window.wants_signal = true;
     if (completed) {
         loop_dirty(pair.b.loop, pair_session(&pair.b));
-        pair_await(&pair, sq_used(pair_session(&pair.b)) == 0);
+        pair_await(&pair, sq_used(pair_session(&pair.b)->connection) == 0);
     }
     if (given_up) {
         sluice_cancel(pair.b.session, 5);
@@ -313,13 +313,13 @@ static void begin_reply(void) {
 
 FRAMES_TEST(a_reply_that_waits_for_credits_goes_on) {
     struct session *a = pair_session(&pair.a);
-    uint32_t credits = a->connection.tx.credits;
+    uint32_t credits = a->connection->tx.credits;
     begin_reply();
-    a->connection.tx.credits = a->connection.tx.reserve + 2;
-    while (a->connection.tx.credits > a->connection.tx.reserve)
+    a->connection->tx.credits = a->connection->tx.reserve + 2;
+    while (a->connection->tx.credits > a->connection->tx.reserve)
         assert_int_equal(sluice_poll(pair.a.loop, NULL, 0, 0), 0);
     assert_non_null(a->tx.replies.head);
-    a->connection.tx.credits = credits - 2;
+    a->connection->tx.credits = credits - 2;
     assert_int_equal(pair_send(&pair.b, 10, 1, NULL), 0); /* with the frame there are credits */
     sluice_free(pair_expect(&pair, &pair.a, SLUICE_MESSAGE).msg);
     answered(LONG, 2, 9);
@@ -358,7 +358,7 @@ static void say(unsigned type, unsigned flags, uint32_t length, uint64_t total, 
     const uint64_t words[4] = {htole64(first)};
     const struct frame f = {
         .type = (uint8_t)type, .flags = (uint8_t)flags, .length = length, .total = total};
-    pair_session(&pair.b)->connection.tx.sequence++;
+    pair_session(&pair.b)->connection->tx.sequence++;
     (void)pair_forge(&pair.b, &f, words, sizeof words);
 }
 

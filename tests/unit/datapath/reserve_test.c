@@ -71,7 +71,8 @@ TEST(growing_leaves_room_for_others) {
         if (sluice_poll(p.a.loop, &event, 1, 0) == 1)
             assert_true(pair_check(event.msg, 100, received++));
     }
-    assert_uint_in_range(pair_session(&p.a)->connection.credits.granted, 8, (512 << 10) / 8192 / 2);
+    assert_uint_in_range(pair_session(&p.a)->connection->credits.granted, 8,
+                         (512 << 10) / 8192 / 2);
     assert_int_equal(pair_send(&p.b, 150000, 7, NULL), 0); /* has a place beside them */
     assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 150000, 7));
     pair_close(&p);

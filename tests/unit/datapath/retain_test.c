@@ -26,11 +26,11 @@ static uint32_t kept(struct side *side) {
 /* Credits are with the sender, owed, to be posted, or withheld. */
 static void assert_complete(struct pair *p, uint32_t withheld) {
     struct session *s = pair_session(&p->b), *r = pair_session(&p->a);
-    assert_int_equal(r->connection.credits.retained, withheld);
-    assert_int_equal(s->connection.tx.credits + r->connection.rx.unreported +
-                         r->connection.rx.repost_count + withheld -
-                         r->connection.credits.withheld_due,
-                     r->connection.credits.granted);
+    assert_int_equal(r->connection->credits.retained, withheld);
+    assert_int_equal(s->connection->tx.credits + r->connection->rx.unreported +
+                         r->connection->rx.repost_count + withheld -
+                         r->connection->credits.withheld_due,
+                     r->connection->credits.granted);
 }
 
 /* One frame for each message, and all the credits there are. */
@@ -157,10 +157,10 @@ TEST(more_kept_than_credits_leave_the_peer_two) {
             back += 2;
             unsigned count = keep_all(&p, msgs, COUNT);
             struct session *r = pair_session(&p.a);
-            assert_uint_in_range(count, r->connection.credits.granted + 1, COUNT);
+            assert_uint_in_range(count, r->connection->credits.granted + 1, COUNT);
             assert_int_equal(kept(&p.a), count);
-            assert_int_equal(r->connection.credits.granted - (r->connection.credits.retained -
-                                                              r->connection.credits.withheld_due),
+            assert_int_equal(r->connection->credits.granted - (r->connection->credits.retained -
+                                                               r->connection->credits.withheld_due),
                              CREDIT_RESERVE);
             assert_complete(&p, count);
             for (unsigned i = 0; i < count; i++)
@@ -178,7 +178,7 @@ TEST(more_kept_than_credits_leave_the_peer_two) {
             }
             quiesce(&p);
             assert_int_equal(kept(&p.a), 0);
-            assert_int_equal(r->connection.credits.withheld_due, 0);
+            assert_int_equal(r->connection->credits.withheld_due, 0);
             assert_complete(&p, 0);
         }
         pair_close(&p);
@@ -202,7 +202,7 @@ OF_BOTH_KINDS(a_large_kept_message_holds_one_credit_too) {
         assert_true(pair_check(event.msg, 20000, i));
     }
     quiesce(p);
-    assert_int_equal(pair_session(&p->a)->connection.credits.withheld_due, 0);
+    assert_int_equal(pair_session(&p->a)->connection->credits.withheld_due, 0);
     assert_complete(p, 0);
 }
 
@@ -240,7 +240,7 @@ TEST(large_messages_of_one_poll_hold_a_credit_each) {
             assert_uint_in_range(count, MOST - cut * 2,
                                  MOST); /* frames of one that waits for its end */
             assert_complete(&p, count);
-            assert_int_equal(pair_session(&p.a)->connection.credits.withheld_due, 0);
+            assert_int_equal(pair_session(&p.a)->connection->credits.withheld_due, 0);
             for (unsigned i = 0; i < count; i++) {
                 assert_true(pair_check(msgs[i], LARGE, i));
                 sluice_free(msgs[i]);
@@ -273,7 +273,7 @@ OF_BOTH_KINDS(kept_in_a_moment_and_freed_costs_nothing) {
 /* A reply came in a place that was set aside for it: freed before the poll that takes it back, it brings no credit. */
 OF_BOTH_KINDS(a_kept_reply_freed_at_once_is_no_credit) {
     struct pair *p = *state;
-    const struct connection *c = &pair_session(&p->b)->connection;
+    const struct connection *c = pair_session(&p->b)->connection;
     pair_grant_all(p, pair_session(&p->a), pair_session(&p->b));
     for (unsigned i = 0; i < 100; i++) {
         assert_int_equal(pair_request(&p->b, 100, i, NULL), 0);
@@ -401,8 +401,8 @@ OF_BOTH_KINDS(after_the_session_it_just_goes_back) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     quiesce(p);
     assert_int_equal(pool_in_use(p->a.node->rx_pool), before - MOST);
-    assert_int_equal(pair_session(&p->a)->connection.credits.retained, 0);
-    assert_int_equal(pair_session(&p->a)->connection.credits.granted, CREDITS_INITIAL);
+    assert_int_equal(pair_session(&p->a)->connection->credits.retained, 0);
+    assert_int_equal(pair_session(&p->a)->connection->credits.granted, CREDITS_INITIAL);
 }
 
 /* In a frame of its own, with others in one, and put together. */

@@ -174,7 +174,7 @@ TEST(a_receiver_that_does_not_poll_stalls_only_the_sender) {
     assert_int_equal(sent, 100);
     for (int i = 0; i < 1000; i++)
         assert_true(sluice_poll(p.b.loop, &event, 1, 0) >= 0);
-    assert_int_equal(pair_session(&p.b)->connection.tx.credits, CREDIT_RESERVE);
+    assert_int_equal(pair_session(&p.b)->connection->tx.credits, CREDIT_RESERVE);
     assert_true(p.b.loop->totals.credit_stalls > 0);
     for (unsigned i = 0; i < sent; i++) {
         event = pair_expect(&p, &p.a, SLUICE_MESSAGE);

@@ -86,15 +86,15 @@ WITH(opened, a_put_that_was_refused_is_not_done) {
 WITH(opened, only_what_has_a_tag_is_confirmed) {
     struct memory *m = *state;
     struct session *s = pair_session(&m->pair.b);
-    assert_true(s->connection.confirm.on && s->connection.confirm.probe_known);
+    assert_true(s->connection->confirm.on && s->connection->confirm.probe_known);
     for (unsigned i = 0; i < 50; i++) {
         assert_int_equal(pair_send(&m->pair.b, 100, i, NULL), 0);
-        assert_int_equal(s->connection.confirm.flying, 0);
+        assert_int_equal(s->connection->confirm.flying, 0);
         pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
     }
     for (unsigned i = 0; i < 50; i++) {
         assert_int_equal(pair_send(&m->pair.b, 100, i, SLUICE_SEND(.tag = i + 1)), 0);
-        assert_uint_in_range(s->connection.confirm.flying, 0, CONFIRMS_MAX);
+        assert_uint_in_range(s->connection->confirm.flying, 0, CONFIRMS_MAX);
         pair_expect(&m->pair, &m->pair.a, SLUICE_MESSAGE);
         must_data_equal(pair_expect(&m->pair, &m->pair.b, SLUICE_SENT).tag, i + 1);
     }
@@ -114,10 +114,10 @@ static void tell_again(struct side *side, struct sluice_msg *msg, uint32_t qp_nu
 WITH(opened, a_receive_that_is_told_of_twice_counts_once) {
     struct memory *m = *state;
     struct session *s = pair_session(&m->pair.a);
-    struct recv_queue *q = &s->connection.recv.own;
+    struct recv_queue *q = &s->connection->recv.own;
     assert_true(q->posted > 0 && q->posted < q->depth);
     struct sluice_msg *msg = q->trail[q->trail_next ? q->trail_next - 1 : q->depth - 1];
-    uint32_t posted = q->posted, number = s->connection.cm.qp_num;
+    uint32_t posted = q->posted, number = s->connection->cm.qp_num;
     tell_again(&m->pair.a, msg, number + 1); /* it was posted anew, elsewhere */
     for (unsigned i = 0; i < 3; i++)
         pair_turn(&m->pair);

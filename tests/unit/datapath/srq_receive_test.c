@@ -21,9 +21,9 @@ static bool is_shared(sluice_session session) {
 static void assert_covered(struct sluice_loop *l) {
     uint32_t promised = l->srq.queue.spare;
     for (struct session *s = l->sessions; s; s = s->next)
-        if (s->connection.qp && s->connection.rx.queue->srq)
-            promised += s->connection.rx.granted + s->connection.rx.unreported +
-                        s->connection.recv.reserved;
+        if (s->connection->qp && s->connection->rx.queue->srq)
+            promised += s->connection->rx.granted + s->connection->rx.unreported +
+                        s->connection->recv.reserved;
     assert_int_equal(promised, l->srq.queue.posted);
 }
 
@@ -39,7 +39,7 @@ TEST(sessions_share_unless_they_must_not) {
         pair_connect(&p, PAIR_LINK(.key_count = i == 2, .keys = i == 2 ? &key : NULL));
         assert_int_equal(is_shared(p.a.session), i == 0);
         assert_int_equal(is_shared(p.b.session), i != 3);
-        assert_int_equal(pair_session(&p.a)->connection.recv.own.posted,
+        assert_int_equal(pair_session(&p.a)->connection->recv.own.posted,
                          i == 0 ? 0 : CREDITS_INITIAL);
         assert_int_equal(pair_send(&p.b, 100, 1, NULL), 0);
         assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 100, 1));
@@ -74,8 +74,8 @@ TEST(a_peer_that_overruns_its_credits_loses_its_own_session_only) {
         pair_turns(&p, 200);
         assert_covered(l);
         uint32_t buffers = l->srq.next_slot - l->srq.free_count;
-        l->srq.queue.spare += victim->connection.rx.granted; /* as if it had been told of none */
-        victim->connection.rx.granted = 0;
+        l->srq.queue.spare += victim->connection->rx.granted; /* as if it had been told of none */
+        victim->connection->rx.granted = 0;
         for (uint32_t i = 1; i <= 6; i++) { /* before a look is taken at any of it */
             struct frame f = {.type = FRAME_DATA, .sequence = i, .length = 8};
             sluice_msg *msg;
@@ -84,7 +84,7 @@ TEST(a_peer_that_overruns_its_credits_loses_its_own_session_only) {
             frame_put(at, &f);
             struct ibv_sge sge = {(uintptr_t)at, FRAME_BYTES + 8, msg->lkey};
             struct ibv_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
-            assert_int_equal(ibv_post_send(cheat->connection.qp, &wr, &bad), 0);
+            assert_int_equal(ibv_post_send(cheat->connection->qp, &wr, &bad), 0);
         }
         unsigned got[3] = {0}, sent[3] = {0}, closed_a = 0, closed_b = 0;
         uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
@@ -169,15 +169,15 @@ PAIR_WITH(pair_opened, buffers_of_many_sessions_are_posted_together) {
 static void post_reply(struct pair *p, uint64_t total) {
     static uint64_t frame[FRAME_BYTES / 8];
     struct session *s = pair_session(&p->b);
-    s->connection.tx.sequence++;
-    post_header(s, (uint8_t *)frame, FRAME_REPLY, FRAME_RESERVED, 0, total);
+    s->connection->tx.sequence++;
+    post_header(s->connection, (uint8_t *)frame, FRAME_REPLY, FRAME_RESERVED, 0, total);
     struct ibv_sge sge = {(uintptr_t)frame, FRAME_BYTES, 0};
-    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s, s->connection.sq.tail),
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(s->connection, s->connection->sq.tail),
                                    .sg_list = &sge,
                                    .num_sge = 1,
                                    .opcode = IBV_WR_SEND,
                                    .send_flags = IBV_SEND_INLINE};
-    assert_int_equal(ibv_post_send(s->connection.qp, &wr, &bad), 0);
+    assert_int_equal(ibv_post_send(s->connection->qp, &wr, &bad), 0);
 }
 
 /* Else each such session would leave one more behind, for credits that nothing is posted for. */
@@ -215,7 +215,7 @@ PAIR_WITH(pair_connected, a_completion_of_nobody_goes_back) {
     assert_null(msg->owner);
     assert_null(srq_session(l, 0xffffff));
     assert_null(srq_session(l, UINT32_MAX));
-    assert_ptr_equal(srq_session(l, pair_session(&p->a)->connection.qp->qp_num),
+    assert_ptr_equal(srq_session(l, pair_session(&p->a)->connection->qp->qp_num),
                      pair_session(&p->a));
     l->wc[0] = (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = 0xabcdef, .byte_len = 100};
     l->wc_next = 0;
@@ -229,13 +229,13 @@ PAIR_WITH(pair_opened, ends_do_not_wait_for_the_limit) {
     struct pair *p = *state;
     for (unsigned i = 0; i < 50; i++) {
         pair_connect(p, PAIR_LINK());
-        struct session *s = pair_session(&p->a);
+        const struct connection *c = pair_session(&p->a)->connection;
         assert_int_equal(pair_send(&p->b, 100, i, NULL), 0);
         pair_expect(p, &p->a, SLUICE_MESSAGE);
         sluice_hangup(i & 1 ? p->a.session : p->b.session, 0);
         pair_expect(p, &p->a, SLUICE_CLOSED);
         pair_expect(p, &p->b, SLUICE_CLOSED);
-        assert_true(s->connection.drain.settled); /* the device said it was done, and it was */
+        assert_true(c->drain.settled); /* the device said it was done, and it was */
         assert_int_equal(p->a.loop->settling + p->b.loop->settling, 0);
         assert_int_equal(p->a.loop->srq.queue.spare, p->a.loop->srq.queue.posted);
         assert_int_equal(p->a.loop->srq.queue.posted, 4);

@@ -56,9 +56,9 @@ static void traffic_without(uint32_t without) {
     else if (!(without & WITHOUT_WR_BATCH))
         assert_true(t->posts < t->messages_sent);
     if (without & WITHOUT_INLINE)
-        assert_int_equal(pair_session(&p.a)->connection.sq.inline_max, 0);
+        assert_int_equal(pair_session(&p.a)->connection->sq.inline_max, 0);
     if (without & WITHOUT_SIGNALLING)
-        assert_int_equal(pair_session(&p.a)->connection.sq.signal_every, 1);
+        assert_int_equal(pair_session(&p.a)->connection->sq.signal_every, 1);
     if (without & WITHOUT_WC_BATCH)
         assert_int_equal(p.a.loop->wc_max, 1);
     pair_close(&p);

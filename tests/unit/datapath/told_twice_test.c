@@ -112,14 +112,14 @@ WITH(open_watched, a_buffer_that_went_back_stays_nobodys) {
 
 WITH(open_watched, a_buffer_of_another_session_stays_there) {
     struct pair *p = *state;
-    uint32_t older = pair_session(&p->b)->connection.cm.qp_num;
+    uint32_t older = pair_session(&p->b)->connection->cm.qp_num;
     sluice_hangup(p->b.session, 0);
     pair_expect(p, &p->b, SLUICE_CLOSED);
     pair_expect(p, &p->a, SLUICE_CLOSED);
     pair_connect(p, PAIR_LINK(.flags = SLUICE_ONCE));
     struct session *s = pair_session(&p->b);
-    assert_int_not_equal(s->connection.cm.qp_num, older);
-    tell_again(p, s->connection.recv.own.trail[0], older);
+    assert_int_not_equal(s->connection->cm.qp_num, older);
+    tell_again(p, s->connection->recv.own.trail[0], older);
     talk(p);
 }
 

@@ -12,9 +12,9 @@ static void fail_stuck(struct pair *p) {
         for (struct session *s = sides[i]->loop->sessions; s; s = s->next)
             print_error("%s: session state %u, CM waits for %s, receives %u, sends %u, reason %u, "
                         "ref %llx\n",
-                        i ? "b" : "a", s->state, cm_state_name(s->connection.cm.owner.state),
-                        s->connection.recv.own.posted,
-                        s->connection.sq.tail - s->connection.sq.head, s->close.reason,
+                        i ? "b" : "a", s->state, cm_state_name(s->connection->cm.owner.state),
+                        s->connection->recv.own.posted,
+                        s->connection->sq.tail - s->connection->sq.head, s->close.reason,
                         (unsigned long long)s->ref);
     fail_msg("%u and %u sessions do not end", session_table_used_count(p->a.node->index),
              session_table_used_count(p->b.node->index));
@@ -380,7 +380,7 @@ TEST(a_peer_that_overruns_its_credits_is_closed) {
     unsigned warnings = 0;
     pair_open(&p, PAIR_NODE(.log = count_warnings, .log_arg = &warnings), PAIR_LINK());
     pair_connect(&p, PAIR_LINK());
-    pair_session(&p.a)->connection.rx.granted = 0; /* as if it had been told of none */
+    pair_session(&p.a)->connection->rx.granted = 0; /* as if it had been told of none */
     pair_raw_frame(&p.b, &f, FRAME_BYTES + 8);
     sluice_event event = pair_expect(&p, &p.a, SLUICE_CLOSED);
     assert_int_equal(event.reason, SLUICE_REASON_CREDITS);

@@ -170,7 +170,7 @@ TEST(a_device_that_refuses_is_quoted) {
                  strerror(refusal));
         watched_open(&p, PAIR_LINK(.flags = SLUICE_ISOLATED));
         pair_connect(&p, PAIR_LINK(.flags = SLUICE_ONCE | SLUICE_ISOLATED));
-        struct ibv_context_ops *ops = &pair_session(&p.b)->connection.qp->context->ops;
+        struct ibv_context_ops *ops = &pair_session(&p.b)->connection->qp->context->ops;
         struct ibv_context_ops before = *ops;
         p.b.node->traits.answer_is_up = rows[k / 2].iwarp;
         if (receiving) {
@@ -225,12 +225,12 @@ TEST(a_queue_pair_that_broke_is_told_whatever_comes_first) {
                 assert_true(env_now(&env_default) < limit);
             }
             assert_int_equal(s->close.reason, SLUICE_REASON_PEER_LOST);
-            while (s->connection.cm.owner.state != CM_RELEASED) {
+            while (s->connection->cm.owner.state != CM_RELEASED) {
                 cm_progress(cm, 0);
                 assert_true(env_now(&env_default) < limit);
             }
         }
-        failed_qp = s->connection.qp;
+        failed_qp = s->connection->qp;
         unsigned count;
         cm_async(cm, &count);
         assert_int_equal(count, 1);
@@ -268,7 +268,7 @@ TEST(a_connection_that_breaks_under_an_answer_is_the_peers_loss) {
         watched_fabric.get_async_event = one_async_event;
         watched_fabric.ack_async_event = no_async_ack;
         failed_type = cases[i].type;
-        failed_qp = pair_session(&p.a)->connection.qp;
+        failed_qp = pair_session(&p.a)->connection->qp;
         p.a.node->traits.sent_is_local = cases[i].iwarp;
         cm_async(p.a.node->cm, &count);
         p.a.node->traits.sent_is_local = false;
@@ -290,9 +290,9 @@ TEST(a_peer_that_breaks_the_protocol) {
     for (unsigned i = 0; i < 2; i++) {
         pair_connect(&p, ONCE);
         if (i == 0)
-            pair_session(&p.b)->connection.tx.sequence += 5;
+            pair_session(&p.b)->connection->tx.sequence += 5;
         else
-            pair_session(&p.a)->connection.rx.granted = 0; /* as if the frames had come before */
+            pair_session(&p.a)->connection->rx.granted = 0; /* as if the frames had come before */
         assert_int_equal(pair_send(&p.b, 10, 1, NULL), 0);
         EXPECT_END(&p, &p.a, i == 0 ? SLUICE_REASON_PROTOCOL : SLUICE_REASON_CREDITS,
                    SLUICE_EDEVICE, 0, NOTHING, NOTHING, NOTHING, NULL);
