@@ -171,10 +171,10 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         cm->node->upcalls->loop_srq_low(event->element.srq->srq_context);
         break;
     case IBV_EVENT_QP_LAST_WQE_REACHED: {
-        /* Once in a queue pair's life; while it lives GONE is still to be posted, behind this. */
+        /* Once in a queue pair's life; while it lives the connection is not freed, nor while this is posted. */
         struct connection *c = event->element.qp->qp_context;
         if (c)
-            cm_tell_loop(c->session, LOOP_MSG_LAST_WQE);
+            cm->node->upcalls->loop_last_wqe(atomic_load(&c->session->loop), c);
         break;
     }
     case IBV_EVENT_SRQ_ERR:

@@ -157,12 +157,15 @@ struct confirm {
 /* drain.c: the end of the queue pair. */
 struct drain {
     bool renewing;      /* OPENING: the queue pair is being drained, for the next try's */
+    bool began;         /* its end: connection_retire(), or the session's */
+    bool over;          /* of one that its session does not send over: to be freed */
     bool ended;         /* the QP is gone, its completions are still to be polled */
     bool last, settled; /* it takes no more shared receives; their completions were polled */
     uint8_t extensions;
-    uint8_t down_polls;  /* the connection is down; polls until that is acted upon */
-    uint32_t lasts_seen; /* the loop's, when `last` was given or the drain began */
-    uint32_t last_poll;  /* the poll before that was known */
+    uint8_t down_polls;   /* the connection is down; polls until that is acted upon */
+    uint64_t deadline_ns; /* for the device, to give back what it has; 0: none */
+    uint32_t lasts_seen;  /* the loop's, when `last` was given or the drain began */
+    uint32_t last_poll;   /* the poll before that was known */
 };
 
 /* one_sided.c: its work requests that are not complete; of them those that READ, and the large. */
@@ -190,18 +193,21 @@ struct connection {
     struct drain drain;
     struct connection_rma rma;
     struct keepalive keepalive;
-    uint64_t nudge_ns; /* handshake.c: to the next nudge */
-    uint32_t slot;     /* constant */
-    uint32_t cq_share; /* entries of the CQ set aside for it */
-    uint8_t handshake; /* enum session_handshake */
-    uint8_t lacks;     /* enum fabric_lack, of one of the two ends; constant from RTR on */
-    bool copies;       /* a READ or WRITE is a copy by this CPU; constant while the session is up */
-    bool shares;       /* and both sides know how to do without them; the same */
+    uint64_t nudge_ns;       /* handshake.c: to the next nudge */
+    struct connection *next; /* of its session: the first one is what that sends over */
+    uint32_t slot;           /* constant */
+    uint32_t cq_share;       /* entries of the CQ set aside for it */
+    uint8_t handshake;       /* enum session_handshake */
+    uint8_t lacks;           /* enum fabric_lack, of one of the two ends; constant from RTR on */
+    bool copies; /* a READ or WRITE is a copy by this CPU; constant while the session is up */
+    bool shares; /* and both sides know how to do without them; the same */
 
     /* The CM thread's; accessed: the device says that the peer accessed what it may not; moved: an address of this
      * side is not what it was when the connection was made. */
     _Atomic bool accessed __attribute__((aligned(64)));
     _Atomic bool moved;
+    _Atomic bool last_posted; /* last_wqe is in the mailbox of the loop */
+    struct mpsc_queue_item last_wqe;
     struct cm_conn cm;
 } __attribute__((aligned(64)));
 

@@ -40,8 +40,8 @@ enum session_state {
 };
 
 /*
- * Messages a loop takes. SEND and FREE are embedded in their message, DEVICE_LOST and SRQ_LOW in the loop, the
- * others in the session.
+ * Messages a loop takes. SEND and FREE are embedded in their message, DEVICE_LOST and SRQ_LOW in the loop, LAST_WQE in the
+ * connection, the others in the session.
  */
 enum loop_msg {
     LOOP_MSG_WRITABLE_WAIT,
@@ -55,9 +55,10 @@ enum loop_msg {
     LOOP_MSG_DOWN,
     LOOP_MSG_DRAIN,
     LOOP_MSG_GONE,
-    LOOP_MSG_LAST_WQE, /* a queue pair in ERR takes no more of the shared receives */
     LOOP_MSG_SESSION_COUNT,
-    LOOP_MSG_SEND = LOOP_MSG_SESSION_COUNT,
+    LOOP_MSG_LAST_WQE =
+        LOOP_MSG_SESSION_COUNT, /* a queue pair in ERR takes no more of the shared receives */
+    LOOP_MSG_SEND,
     LOOP_MSG_DEVICE_LOST,
     LOOP_MSG_FREE,    /* a kept message, freed by another thread */
     LOOP_MSG_SRQ_LOW, /* few shared receives are left */
@@ -321,13 +322,14 @@ static inline struct sluice_msg *msg_queue_pop(struct msg_queue *queue) {
 }
 
 /* One that is or was the device's, of which there may be completions. */
-static inline bool session_has_qp(const struct session *s) {
-    const struct connection *c = session_connection(s);
+static inline bool connection_has_qp(const struct connection *c) {
     return c->qp || c->drain.ended;
 }
 
-static inline bool session_takes_receives(const struct session *s) {
-    return session_connection(s)->qp && s->state < SESSION_DRAINING;
+/* The one that its session sends over; what comes over an earlier one brings buffers that are not posted again. */
+static inline bool connection_takes_receives(const struct connection *c) {
+    const struct session *s = c->session;
+    return c->qp && session_connection(s) == c && s->state < SESSION_DRAINING;
 }
 
 #endif

@@ -30,6 +30,8 @@ struct upcalls {
 
     /* A message of a session for its loop. */
     void (*loop_post)(struct sluice_loop *l, struct session *s, enum loop_msg verb);
+    /* A queue pair in ERR takes no more of the loop's shared receives. */
+    void (*loop_last_wqe)(struct sluice_loop *l, struct connection *c);
     /* The device is gone: once for each loop, under the node's lock. */
     void (*loop_device_lost)(struct sluice_loop *l);
     /* Then runs a loop that no thread polls for a moment. n->assist_lock is held. */

@@ -102,6 +102,7 @@ static const struct upcalls upcalls = {
     .listener_put_loops = worker_select_release,
     .device_put = node_detach_device,
     .loop_post = post_to_loop,
+    .loop_last_wqe = srq_say_last,
     .loop_device_lost = loop_device_lost,
     .loop_assist = loop_assist,
     .loop_srq_low = srq_say_low,

@@ -307,12 +307,12 @@ void pair_grant_all(struct pair *p, struct session *sender, struct session *rece
         uint32_t before = r->connection->credits.granted;
         r->connection->credits.checked_ns = l->now_ns;
         r->connection->credits.seen = r->connection->rx.sequence - r->connection->credits.granted;
-        credits_grow(l, r);
+        credits_grow(l, r->connection);
         if (r->connection->credits.granted == before)
             fail_msg("%u credits of %u, and no more", r->connection->credits.granted,
                      r->connection->credits.max);
     }
-    recv_queue_repost(l, r);
+    recv_queue_repost(l, r->connection);
     if (r->connection->rx.unreported > 0)
         assert_true(send_control(l, r, FRAME_CREDIT));
     while (sender->connection->tx.credits <

@@ -58,15 +58,15 @@ static inline void emit(struct sluice_loop *l, struct session *s, const sluice_e
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
+void event_return(struct sluice_loop *l, struct sluice_msg *msg) {
     loop_assert_inside(l);
     if (likely(msg->flags & MSG_RX)) {
-        recv_queue_give_back(l, s, msg);
+        recv_queue_give_back(l, msg);
     } else if (msg->flags & MSG_VIEW) {
-        coalesced_return(l, s, msg);
+        coalesced_return(l, msg);
     } else {
         if (msg->flags & MSG_ESCORTED)
-            recv_queue_give_back(l, s, msg->next);
+            recv_queue_give_back(l, msg->next);
         msg->flags = 0;
         msg->owner = NULL;
         msg_discard(l, msg);
@@ -75,20 +75,20 @@ void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *m
 
 static void take_back(struct sluice_loop *l, const struct loop_loan *loan) {
     if (likely(loan->what == LOAN_OUT)) {
-        event_return(l, loan->session, loan->msg);
+        event_return(l, loan->msg);
         return;
     }
     if (loan->flags & MSG_VIEW)
-        coalesced_release(l, loan->session, loan->frame);
+        coalesced_release(l, loan->frame);
     else if (loan->flags & MSG_ESCORTED)
-        recv_queue_give_back(l, loan->session, loan->frame);
+        recv_queue_give_back(l, loan->frame);
     if (loan->what == LOAN_RETAINED)
         retain_taken(l, loan);
     if (loan->what != LOAN_REPLACED)
         return;
     if (loan->flags & MSG_SHARED)
         srq_put(l, loan->msg, loan->srq_slot);
-    recv_queue_give_back(l, loan->session, loan->msg);
+    recv_queue_give_back(l, loan->msg);
 }
 
 void event_loan_end(struct sluice_loop *l) {
@@ -98,9 +98,8 @@ void event_loan_end(struct sluice_loop *l) {
 }
 
 /* Enters it among what is loaned; loan_count is counted by the caller. */
-static inline struct loop_loan *add_loan(struct sluice_loop *l, struct session *s,
-                                         struct sluice_msg *msg) {
-    struct loop_loan *loan = loop_loan_begin(l, s, msg);
+static inline struct loop_loan *add_loan(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct loop_loan *loan = loop_loan_begin(l, msg);
     l->totals.messages_received++;
     l->totals.bytes_received += msg->size;
     return loan;
@@ -134,7 +133,7 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) 
 void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                 sluice_event *event) {
     loop_assert_inside(l);
-    struct loop_loan *loan = add_loan(l, s, msg);
+    struct loop_loan *loan = add_loan(l, msg);
     if (unlikely(loop_discards(l))) {
         take_back(l, loan);
         return;

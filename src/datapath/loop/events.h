@@ -31,7 +31,7 @@ static inline bool event_is_polled(const struct sluice_loop *l, const struct ses
 static inline sluice_event *event_lend(struct sluice_loop *l, struct session *s,
                                        struct sluice_msg *msg, sluice_event_type type) {
     sluice_event *event = &l->out[l->out_count++];
-    loop_loan_begin(l, s, msg);
+    loop_loan_begin(l, msg);
     l->loan_count++;
     l->totals.messages_received++;
     l->totals.bytes_received += msg->size;
@@ -46,7 +46,7 @@ void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg
 /* The handler that the last loan was made to has returned. */
 void event_loan_end(struct sluice_loop *l);
 /* A message that was received and is not lent after all. */
-void event_return(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
+void event_return(struct sluice_loop *l, struct sluice_msg *msg);
 
 /* Before msg is delivered: the frame whose credit msg holds is given back together with msg, not before. */
 static inline void event_escort(struct sluice_msg *msg, struct sluice_msg *frame) {

@@ -116,8 +116,9 @@ void loop_detach(struct sluice_loop *l) {
     if (l->cq == &no_cq)
         return;
     for (struct session *s = l->sessions; s; s = s->next)
-        if (session_has_qp(s))
-            return;
+        for (const struct connection *c = session_connection(s); c; c = c->next)
+            if (connection_has_qp(c))
+                return;
     close_cq(l);
 }
 

@@ -79,7 +79,7 @@ enum loop_loan_end {
 
 struct loop_loan { /* a message in the application's hands until it returns or polls again */
     struct sluice_msg *msg;
-    struct session *session;
+    struct connection *conn;  /* that it came by */
     uint8_t what;             /* enum loop_loan_end; of one that is OUT the rest is not written */
     uint16_t flags;           /* the message's */
     uint64_t srq_slot;        /* of a shared buffer */
@@ -92,8 +92,8 @@ struct loop_srq {
     struct sluice_msg **all; /* every buffer of the queue, wherever it is, at its place */
     uint32_t *free_slots;
     uint32_t free_count, next_slot;
-    struct qp_chunk **sessions; /* by queue pair number, two times 12 bits */
-    bool armed;                 /* SRQ_LOW will come */
+    struct qp_chunk **connections; /* by queue pair number, two times 12 bits */
+    bool armed;                    /* SRQ_LOW will come */
     struct mpsc_queue_item low_node;
     _Atomic bool low_posted;
 };
@@ -141,6 +141,7 @@ struct sluice_loop {
     uint32_t retries;         /* sessions that wait for memory */
     uint32_t pin_waits;       /* sessions whose end waits for a thread inside of a call */
     uint32_t downs;           /* sessions whose connection is down, and that still look for data */
+    uint32_t retired;         /* connections that are drained, and not freed yet */
     uint32_t settling;        /* sessions whose queue pair is done with the shared receives */
     uint32_t polls;           /* of the CQ */
     bool wc_short;            /* the last of them left nothing there */
@@ -484,11 +485,10 @@ static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
 }
 
 /* Enters a message among the loans; loan_count is counted by the caller. */
-static inline struct loop_loan *loop_loan_begin(struct sluice_loop *l, struct session *s,
-                                                struct sluice_msg *msg) {
+static inline struct loop_loan *loop_loan_begin(struct sluice_loop *l, struct sluice_msg *msg) {
     struct loop_loan *loan = &l->loans[l->loan_count];
     loan->msg = msg;
-    loan->session = s;
+    loan->conn = msg->owner;
     loan->what = LOAN_OUT;
     msg->state = MSG_LOANED;
     msg->loan.index = l->loan_count;

@@ -21,6 +21,7 @@
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
+#include "datapath/session/connections.h"
 #include "datapath/session/reap.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
@@ -59,9 +60,13 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
     if (item->verb == LOOP_MSG_DEVICE_LOST) {
         l->lost = l->unheard = true;
         for (struct session *s = l->sessions; s; s = s->next)
-            if (s->state == SESSION_DRAINING && session_connection(s)->qp &&
-                session_connection(s)->rx.queue->srq)
-                srq_drain(l, s);
+            for (struct connection *c = session_connection(s); c; c = c->next)
+                if (c->drain.began && !c->drain.renewing && c->qp && c->rx.queue->srq)
+                    srq_drain(l, c);
+        return;
+    }
+    if (item->verb == LOOP_MSG_LAST_WQE) {
+        srq_last(l, connection_table_at(l->node->connections, item->slot));
         return;
     }
     if (item->verb == LOOP_MSG_SRQ_LOW) {
@@ -104,10 +109,8 @@ static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
     case LOOP_MSG_GONE:
         session_gone(l, s);
         break;
-    case LOOP_MSG_LAST_WQE:
-        srq_last(l, s);
-        break;
-    case LOOP_MSG_SEND: /* above */
+    case LOOP_MSG_LAST_WQE: /* above */
+    case LOOP_MSG_SEND:
     case LOOP_MSG_DEVICE_LOST:
     case LOOP_MSG_FREE:
     case LOOP_MSG_SRQ_LOW:
@@ -129,7 +132,7 @@ static unsigned take_msgs(struct sluice_loop *l) {
 
 static void poll_completions(struct sluice_loop *l) {
     int n = ibv_poll_cq(l->cq, l->wc_max, l->wc);
-    l->mixed = unlikely(n >= MIXED) && l->srq.sessions && l->wc[0].qp_num != l->wc[1].qp_num &&
+    l->mixed = unlikely(n >= MIXED) && l->srq.connections && l->wc[0].qp_num != l->wc[1].qp_num &&
                l->wc[1].qp_num != l->wc[2].qp_num;
     l->wc_next = 0;
     l->wc_count = n > 0 ? (uint32_t)n : 0;
@@ -152,16 +155,16 @@ static void poll_completions(struct sluice_loop *l) {
  * receive completed before, and since then its buffer is free or posted for another session.
  */
 static bool is_told_again(const struct sluice_msg *msg, const struct ibv_wc *wc) {
-    struct session *s = msg->owner;
-    return !s || session_connection(s)->cm.qp_num != wc->qp_num || !recv_queue_is_out(s, msg);
+    struct connection *c = msg->owner;
+    return !c || c->cm.qp_num != wc->qp_num || !recv_queue_is_out(c, msg);
 }
 
-/* The session of a receive. NULL: the completion needs no more work. */
-static inline struct session *session_of_receive(struct sluice_loop *l, struct sluice_msg *msg,
-                                                 const struct ibv_wc *wc) {
+/* The connection of a receive. NULL: the completion needs no more work. */
+static inline struct connection *
+connection_of_receive(struct sluice_loop *l, struct sluice_msg *msg, const struct ibv_wc *wc) {
     if (unlikely(l->flushes_twice) && is_told_again(msg, wc))
         return NULL;
-    if (!msg->owner && unlikely(!(msg->owner = srq_session(l, wc->qp_num)))) {
+    if (!msg->owner && unlikely(!(msg->owner = srq_connection(l, wc->qp_num)))) {
         srq_stray(l, msg);
         return NULL;
     }
@@ -176,13 +179,13 @@ static inline struct session *session_of_receive(struct sluice_loop *l, struct s
  */
 static inline __attribute__((always_inline)) void fetch_session(const struct sluice_loop *l,
                                                                 const struct ibv_wc *wc) {
-    const struct session *s = wc->wr_id & 1 ? NULL : srq_session(l, wc->qp_num);
-    if (!s)
+    const struct qp_entry *entry = wc->wr_id & 1 ? NULL : srq_entry(l, wc->qp_num);
+    if (!entry)
         return;
-    __builtin_prefetch(&s->loop);
-    __builtin_prefetch(&s->ref);
-    __builtin_prefetch(&session_connection(s)->qp);
-    __builtin_prefetch(&session_connection(s)->rx);
+    __builtin_prefetch(&entry->session->loop);
+    __builtin_prefetch(&entry->session->ref);
+    __builtin_prefetch(&entry->conn->qp);
+    __builtin_prefetch(&entry->conn->rx);
 }
 
 /* Looks at polled completions until the caller's array is full; the rest waits. */
@@ -196,22 +199,22 @@ static inline __attribute__((always_inline)) unsigned process_completions(struct
         if (mixed && l->wc_next + AHEAD < l->wc_count)
             fetch_session(l, wc + AHEAD);
         struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
-        struct session *s;
+        struct connection *c;
         if (unlikely(wc->wr_id & 1)) {
             l->wc_next++;
             send_completed(l, wc);
             continue;
         }
         /* Without an id: of a receive that was forgotten. */
-        if (unlikely(!msg || !(s = session_of_receive(l, msg, wc)))) {
+        if (unlikely(!msg || !(c = connection_of_receive(l, msg, wc)))) {
             l->wc_next++;
             continue;
         }
-        if (likely(receive_plain(l, s, msg, wc, &plain)))
+        if (likely(receive_plain(l, c, msg, wc, &plain)))
             continue;
         /* Into an array of no length nothing will ever go: such a poll takes what comes, for
          * the credits, and the session holds the messages. */
-        if (!loop_room(l, s) && l->out_max > 0 && !l->defer_events)
+        if (!loop_room(l, c->session) && l->out_max > 0 && !l->defer_events)
             break;
         l->wc_next++;
         receive_completed(l, wc);
@@ -236,7 +239,7 @@ static void flush_dirty(struct sluice_loop *l) {
         s->dirty = false;
         struct connection *c = session_connection(s);
         if (c->qp && (c->rx.queue->repost || c->recv.missing || c->rx.granted < c->credits.low))
-            recv_queue_repost(l, s);
+            recv_queue_repost(l, c);
         send_flush(l, s); /* what is queued, or the credits that are owed by now */
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING) {
             loop_uncancelled(l);
@@ -261,7 +264,7 @@ static unsigned retry(struct sluice_loop *l) {
                 event_notice(l, s, NOTICE_HELD); /* now it is room that is missing */
         }
         if (c->recv.missing)
-            recv_queue_repost(l, s);
+            recv_queue_repost(l, c);
         count += missing - c->recv.missing;
         count += rndv_goes_on(s);
         if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || c->sq.blocked)
@@ -306,6 +309,10 @@ static void check_clock(struct sluice_loop *l, uint32_t turn) {
         if (s->rpc.client)
             rpc_client_expire(l, s);
         session_timer(l, s);
+        for (struct connection *c = session_connection(s), *next; c; c = next) {
+            next = c->next;
+            drain_timer(l, c);
+        }
         landing_check(l, s);
     }
     keepalive_check(l);
@@ -339,6 +346,8 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += retry(l);
     if (l->pin_waits > 0)
         count += wait_for_pins(l);
+    if (l->retired > 0 && l->loan_count == 0)
+        connections_reap(l);
     if (l->dying && l->out_count == 0)
         session_reap(l);
     if (l->lost) {
@@ -357,7 +366,8 @@ static inline bool has_news(struct sluice_loop *l) {
 /* Whether this turn has anything to do besides the completions it took. */
 static inline bool has_more_to_do(struct sluice_loop *l) {
     uintptr_t some = (uintptr_t)l->dirty | (uintptr_t)l->dying;
-    some |= l->downs | l->retries | l->pin_waits | l->settling | l->lost | l->slow_progress;
+    some |= l->downs | l->retries | l->pin_waits | l->settling | l->retired;
+    some |= l->lost | l->slow_progress;
     return some != 0 || has_news(l);
 }
 
@@ -367,7 +377,7 @@ static __attribute__((noinline)) unsigned progress_on(struct sluice_loop *l, uns
     uint32_t turn = atomic_load_explicit(&l->progress_count, memory_order_relaxed);
     if (l->dirty)
         flush_dirty(l);
-    if (unlikely(l->downs | l->retries | l->pin_waits | l->settling | l->lost) ||
+    if (unlikely(l->downs | l->retries | l->pin_waits | l->settling | l->retired | l->lost) ||
         unlikely(l->dying != NULL))
         found += uncommon(l);
     l->worked |= found > 0;

@@ -120,10 +120,9 @@ static enum build_result no_sink(struct sluice_loop *l, struct session *s, struc
 }
 
 /* Where a READ may deliver wrong bytes when some of its packets are lost, each has one packet. */
-void one_sided_up(struct session *s) {
-    struct connection *c = session_connection(s);
+void one_sided_up(struct connection *c) {
     enum ibv_mtu mtu = c->cm.rtr.path_mtu;
-    bool alone = s->node->traits.reads_unsafe && mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
+    bool alone = c->session->node->traits.reads_unsafe && mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
     c->rma.read_bytes = alone ? PACKET(mtu) : CHUNK;
 }
 
@@ -288,7 +287,7 @@ enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sl
         receive_broken(l, s, msg, "a notification of more than 32 bits");
         return RECV_DONE;
     }
-    event_return(l, s, msg);
+    event_return(l, msg);
     event_plain(l, s, &event);
     return RECV_DONE;
 }

@@ -67,7 +67,7 @@ int transfer_open(sluice_session handle, size_t bytes,
                   struct sluice_msg **out);
 
 /* The session's queue pair is about to go up: what its path allows is known. */
-void one_sided_up(struct session *s);
+void one_sided_up(struct connection *c);
 enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   struct sluice_msg *msg);
 void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,

@@ -46,16 +46,16 @@ static enum recv_result deliver(struct sluice_loop *l, struct session *s, struct
                                 struct sluice_msg *frame) {
     struct sluice_msg *landing = a->landing;
     if (a->region) {
-        recv_queue_give_back(l, s, frame);
+        recv_queue_give_back(l, frame);
         return deliver_into_region(l, s, a);
     }
-    landing->owner = s;
+    landing->owner = frame->owner;
     landing->rx.arrived_ns = a->arrived_ns;
     enum recv_result taken = RECV_DONE;
     if (a->type == FRAME_REPLY) { /* that of a reply is no credit */
         taken = rpc_client_reply_deliver(l, s, landing, a->total);
         if (taken == RECV_DONE)
-            recv_queue_give_back(l, s, frame);
+            recv_queue_give_back(l, frame);
     } else {
         event_escort(landing, frame);
         if (a->type == FRAME_REQUEST)
@@ -79,7 +79,7 @@ static enum recv_result deliver_nothing(struct sluice_loop *l, struct session *s
         struct sluice_msg *msg = landing_get(l, 0);
         if (!msg)
             return RECV_NO_MEMORY;
-        msg->owner = s;
+        msg->owner = session_connection(s);
         rpc_client_reply_deliver(l, s, msg, (uint32_t)a->total | (uint64_t)CODE_FAILED << 32);
     }
     rndv_rx_done(l, s, a);
@@ -131,7 +131,7 @@ enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct slui
         break;
     }
     if (taken == RECV_DONE)
-        recv_queue_give_back(l, s, msg);
+        recv_queue_give_back(l, msg);
     return taken;
 }
 

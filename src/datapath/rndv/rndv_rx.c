@@ -131,7 +131,7 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     struct rndv *r = rndv_get(l, s);
     if (!r) {
         session_stop(s);
-        recv_queue_give_back(l, s, msg);
+        recv_queue_give_back(l, msg);
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no memory to take large messages");
         return false;
     }

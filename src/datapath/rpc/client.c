@@ -364,7 +364,7 @@ enum recv_result rpc_client_reply_deliver(struct sluice_loop *l, struct session 
         tell_reply(l, s, msg, tag);
         return RECV_DONE;
     }
-    event_return(l, s, msg);
+    event_return(l, msg);
     if (waited_for)
         tell_refused(l, s, tag, code);
     return RECV_DONE;

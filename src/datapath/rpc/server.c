@@ -183,7 +183,7 @@ static __attribute__((noinline)) bool is_over(struct sluice_loop *l, struct sess
     if (code == 0)
         return false;
     answer_now(l, s, v, index, code);
-    event_return(l, s, msg);
+    event_return(l, msg);
     return true;
 }
 

@@ -66,12 +66,12 @@ static inline uint8_t *own_of(const struct sluice_msg *view) {
     return (uint8_t *)view->item.node.next;
 }
 
-void coalesced_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame) {
+void coalesced_release(struct sluice_loop *l, struct sluice_msg *frame) {
     loop_assert_inside(l);
     if (--frame->rx.users > 0)
         return;
     frame->flags &= (uint16_t)~MSG_OPENED;
-    recv_queue_give_back(l, s, frame);
+    recv_queue_give_back(l, frame);
 }
 
 /* It is a buffer like any other again. */
@@ -81,12 +81,12 @@ static inline void close_view(struct sluice_msg *view) {
     view->owner = NULL;
 }
 
-void coalesced_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view) {
+void coalesced_return(struct sluice_loop *l, struct sluice_msg *view) {
     loop_assert_inside(l);
     struct sluice_msg *frame = view->next;
     close_view(view);
     msg_discard(l, view);
-    coalesced_release(l, s, frame);
+    coalesced_release(l, frame);
 }
 
 uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loans, uint32_t count) {
@@ -107,7 +107,7 @@ uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loan
     }
     pool_put_run(l->rx_pool, l->rx_cache, buffer_of(first), buffer_of(last), n);
     frame->rx.users -= n - 1;
-    coalesced_release(l, loans[0].session, frame);
+    coalesced_release(l, frame);
     return n;
 }
 
@@ -140,13 +140,13 @@ static enum recv_result more_views(struct sluice_loop *l, const struct session *
     return RECV_NO_MEMORY;
 }
 
-static inline void make_view(struct session *s, struct sluice_msg *view, struct sluice_msg *frame,
+static inline void make_view(struct sluice_msg *view, struct sluice_msg *frame,
                              const struct coalesce_item *item) {
     set_own(view, view->data);
     view->data = frame->data + item->at;
     view->next = frame;
     view->flags = MSG_VIEW;
-    view->owner = s;
+    view->owner = frame->owner;
 }
 
 /* ---- taking apart ------------------------------------------------------------------------------ */
@@ -164,8 +164,8 @@ static uint32_t take_messages(struct sluice_loop *l, struct session *s, struct u
     for (; item < end && item->type == FRAME_DATA; item++) {
         struct sluice_msg *view = u->views;
         u->views = view->next;
-        make_view(s, view, frame, item);
-        loop_loan_begin(l, s, view);
+        make_view(view, frame, item);
+        loop_loan_begin(l, view);
         l->loan_count++;
         event_fill(s, view, SLUICE_MESSAGE, item->length, &l->out[l->out_count++]);
         bytes += item->length;
@@ -188,7 +188,7 @@ static inline enum recv_result take_item(struct sluice_loop *l, struct session *
     enum recv_result taken = RECV_DONE;
     u->views = view->next;
     u->view_count--;
-    make_view(s, view, frame, item);
+    make_view(view, frame, item);
     frame->rx.users++;
     l->unpacking = item->next < frame->size;
     if (item->type == FRAME_DATA)
@@ -200,7 +200,7 @@ static inline enum recv_result take_item(struct sluice_loop *l, struct session *
     if (likely(taken == RECV_DONE))
         frame->rx.unpacked = item->next;
     else
-        coalesced_return(l, s, view);
+        coalesced_return(l, view);
     return taken;
 }
 
@@ -249,6 +249,6 @@ enum recv_result coalesced_take(struct sluice_loop *l, struct session *s,
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, wrong);
     }
     if (taken == RECV_DONE)
-        coalesced_release(l, s, frame);
+        coalesced_release(l, frame);
     return taken;
 }

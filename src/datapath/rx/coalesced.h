@@ -12,11 +12,11 @@
 /* A frame in order: it is checked, and what there is room for is delivered. */
 enum recv_result coalesced_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
 /* A message that lies in a coalesced frame is no longer needed. */
-void coalesced_return(struct sluice_loop *l, struct session *s, struct sluice_msg *view);
+void coalesced_return(struct sluice_loop *l, struct sluice_msg *view);
 /* No longer needed: as many of these loans as lie in one frame and follow the first, which does. How many. */
 uint32_t coalesced_take_back(struct sluice_loop *l, const struct loop_loan *loans, uint32_t count);
 /* One user of this frame is done with it: a message in it, or the code that takes it apart. */
-void coalesced_release(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);
+void coalesced_release(struct sluice_loop *l, struct sluice_msg *frame);
 /* The application makes a message that lies in a coalesced frame its own: its bytes move to its own buffer. */
 void coalesced_retain(struct sluice_msg *view);
 

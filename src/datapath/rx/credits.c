@@ -33,28 +33,24 @@
 #define RESERVE_SIXTEENTHS 12u /* and for replies */
 #define RESERVE_STEP 8u
 
-static uint32_t kept(const struct session *s) {
-    const struct connection *c = session_connection(s);
+static uint32_t kept(const struct connection *c) {
     return (int32_t)c->credits.retained > 0 ? c->credits.retained : 0;
 }
 
 /* The credits that are not withheld. One frame can bring many messages: the two a peer keeps back stay its own. */
-static uint32_t available(const struct session *s) {
-    const struct connection *c = session_connection(s);
-    uint32_t count = kept(s);
+static uint32_t available(const struct connection *c) {
+    uint32_t count = kept(c);
     return c->credits.granted > count + CREDIT_RESERVE ? c->credits.granted - count
                                                        : CREDIT_RESERVE;
 }
 
 /* Kept messages leave the peer no credit to use, and there is more to grant. */
-static bool starved(const struct session *s) {
-    const struct connection *c = session_connection(s);
-    return available(s) <= CREDIT_RESERVE && c->credits.granted < c->credits.max;
+static bool starved(const struct connection *c) {
+    return available(c) <= CREDIT_RESERVE && c->credits.granted < c->credits.max;
 }
 
-bool credits_update_due(const struct session *s) {
-    const struct connection *c = session_connection(s);
-    uint32_t all = available(s);
+bool credits_update_due(const struct connection *c) {
+    uint32_t all = available(c);
     if (c->rx.unreported == 0)
         return false;
     /* Half of them; or the peer has nearly none, because others wait with the frames they hold. */
@@ -65,31 +61,28 @@ bool credits_update_due(const struct session *s) {
 }
 
 /* Sets the values that depend on `credits.granted` and on kept messages. */
-void credits_changed(struct session *s) {
-    struct connection *c = session_connection(s);
-    uint32_t all = available(s);
+void credits_changed(struct connection *c) {
+    uint32_t all = available(c);
     uint32_t batch = c->credits.granted < 16 ? 2 : c->credits.granted / 8;
     /* The credits that the peer may use, without the two it keeps back, must come to be half of all, though less
      * than a batch of them waits. */
-    bool single = all < 2 * batch + 2 || (s->node->options.without & WITHOUT_WC_BATCH);
+    bool single = all < 2 * batch + 2 || (c->session->node->options.without & WITHOUT_WC_BATCH);
     c->rx.repost_batch = single ? 1 : batch;
     c->credits.low = c->credits.granted < c->credits.max && c->credits.recall == 0
                          ? c->credits.granted / 2 + 1
                          : 0;
 }
 
-void credits_publish(struct session *s) {
-    struct connection *c = session_connection(s);
-    atomic_store_explicit(&c->credits.published_retained, kept(s), memory_order_relaxed);
+void credits_publish(struct connection *c) {
+    atomic_store_explicit(&c->credits.published_retained, kept(c), memory_order_relaxed);
     atomic_store_explicit(&c->credits.published_granted, c->rx.granted, memory_order_relaxed);
 }
 
-void credits_start(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void credits_start(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     c->credits.checked_ns = loop_clock(l);
     c->credits.seen = c->rx.sequence;
-    credits_changed(s);
+    credits_changed(c);
 }
 
 /* ---- more ------------------------------------------------------------------------------------ */
@@ -101,25 +94,25 @@ static void want_look(struct sluice_loop *l) {
     loop_deadline(l, l->credits_check_ns);
 }
 
-void credits_grow(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void credits_grow(struct sluice_loop *l, struct connection *c) {
+    struct session *s = c->session;
     loop_assert_inside(l);
     if (l->now_ns - c->credits.checked_ns >= LOOK_NS && l->credits_check_ns == UINT64_MAX) {
         c->credits.checked_ns = l->now_ns; /* no check for long: a new beginning */
         c->credits.seen = c->rx.sequence;
     }
-    bool uses = (c->rx.sequence - c->credits.seen) * 2 >= c->credits.granted || starved(s);
+    bool uses = (c->rx.sequence - c->credits.seen) * 2 >= c->credits.granted || starved(c);
     if (!uses || (s->rx.held.head && !s->rx.held_pending))
         return; /* it does not need them, or the application does not take its frames */
     uint32_t left = c->credits.max - c->credits.granted,
              want = c->credits.granted < left ? c->credits.granted : left;
-    uint32_t got = recv_queue_spare(l, s, want, GROW_SIXTEENTHS);
+    uint32_t got = recv_queue_spare(l, c, want, GROW_SIXTEENTHS);
     if (s->state >= SESSION_DRAINING || !c->qp)
         return;
     c->rx.queue->spare -= got;
     c->rx.unreported += got;
     c->credits.granted += got;
-    credits_changed(s);
+    credits_changed(c);
     if (got < want)
         c->credits.low = 0; /* until the next look */
     if (got > 0)
@@ -129,8 +122,8 @@ void credits_grow(struct sluice_loop *l, struct session *s) {
 
 /* ---- less ------------------------------------------------------------------------------------ */
 
-static void recall(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void recall(struct sluice_loop *l, struct connection *c) {
+    struct session *s = c->session;
     /* Like ALIVE it leaves the last credit alone, unless it returns some. */
     if (c->tx.credits < 2 && c->rx.unreported == 0)
         return;
@@ -140,18 +133,18 @@ static void recall(struct sluice_loop *l, struct session *s) {
     c->credits.low = 0;
 }
 
-static void look_at(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void look_at(struct sluice_loop *l, struct connection *c) {
+    struct session *s = c->session;
     bool quiet = c->rx.sequence == c->credits.seen;
     c->credits.seen = c->rx.sequence;
     c->credits.checked_ns = l->now_ns;
     if (c->credits.recall == 0)
-        credits_changed(s);
+        credits_changed(c);
     if (quiet && c->credits.recall == 0 && c->rx.granted > CREDITS_INITIAL)
-        recall(l, s);
-    if (starved(s) && c->rx.granted < c->credits.low)
+        recall(l, c);
+    if (starved(c) && c->rx.granted < c->credits.low)
         loop_dirty(l, s); /* perhaps there is memory now */
-    credits_publish(s);
+    credits_publish(c);
 }
 
 void credits_check(struct sluice_loop *l) {
@@ -163,9 +156,9 @@ void credits_check(struct sluice_loop *l) {
         for (struct session *s = l->sessions; s; s = s->next) {
             if (s->state != SESSION_UP)
                 continue;
-            look_at(l, s);
-            more |=
-                session_connection(s)->credits.granted > CREDITS_INITIAL + kept(s) || starved(s);
+            struct connection *c = session_connection(s);
+            look_at(l, c);
+            more |= c->credits.granted > CREDITS_INITIAL + kept(c) || starved(c);
         }
         l->credits_check_ns = more ? l->now_ns + LOOK_NS : UINT64_MAX;
     }
@@ -188,8 +181,7 @@ void credits_return(struct sluice_loop *l, struct session *s) {
     c->credits.returned = 0;
 }
 
-static const char *returned(struct sluice_loop *l, struct session *s, uint64_t count) {
-    struct connection *c = session_connection(s);
+static const char *returned(struct sluice_loop *l, struct connection *c, uint64_t count) {
     if (c->credits.recall == 0)
         return "credits returned that were not asked for";
     /* It has kept what it may, less the one of this frame. */
@@ -199,16 +191,16 @@ static const char *returned(struct sluice_loop *l, struct session *s, uint64_t c
     c->credits.granted -= (uint32_t)count;
     c->rx.queue->spare += (uint32_t)count;
     c->credits.recall = 0;
-    credits_changed(s);
+    credits_changed(c);
     (void)l;
     return NULL;
 }
 
-const char *credits_control(struct sluice_loop *l, struct session *s, const struct frame *f) {
-    struct connection *c = session_connection(s);
+const char *credits_control(struct sluice_loop *l, struct connection *c, const struct frame *f) {
+    struct session *s = c->session;
     loop_assert_inside(l);
     if (f->type == FRAME_RETURN)
-        return returned(l, s, f->total);
+        return returned(l, c, f->total);
     if (f->total < CREDITS_INITIAL || f->total > UINT16_MAX)
         return "too many credits wanted back";
     if (c->credits.returned != 0)
@@ -225,7 +217,7 @@ bool credits_find_spare(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     uint32_t step = c->recv.reserved + 1 < RESERVE_STEP ? c->recv.reserved + 1 : RESERVE_STEP;
-    if (recv_queue_spare(l, s, step, RESERVE_SIXTEENTHS) > 0)
+    if (recv_queue_spare(l, c, step, RESERVE_SIXTEENTHS) > 0)
         return true;
     recv_queue_retry(l, s);
     return false;

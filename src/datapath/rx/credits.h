@@ -12,28 +12,27 @@
 struct frame;
 
 /* RECALL or RETURN: NULL, or what is wrong. */
-const char *credits_control(struct sluice_loop *l, struct session *s, const struct frame *f);
+const char *credits_control(struct sluice_loop *l, struct connection *c, const struct frame *f);
 /* Gives back what the peer has recalled. */
 void credits_return(struct sluice_loop *l, struct session *s);
 /* Whether credits are owed that must be told now. */
-bool credits_update_due(const struct session *s);
+bool credits_update_due(const struct connection *c);
 /* The session is up. */
-void credits_start(struct sluice_loop *l, struct session *s);
+void credits_start(struct sluice_loop *l, struct connection *c);
 
 /*
  * So much has come lately that receives should be posted again in larger batches, even if the peer
  * never has many frames on their way.
  */
-static inline bool credits_are_used(const struct session *s) {
-    const struct connection *c = session_connection(s);
+static inline bool credits_are_used(const struct connection *c) {
     return c->rx.sequence - c->credits.seen >= 256;
 }
 
 /* The peer has used much of what it had: more, if it may have more. */
-void credits_grow(struct sluice_loop *l, struct session *s);
+void credits_grow(struct sluice_loop *l, struct connection *c);
 /* `granted` or `retained` has changed; figures for other threads. */
-void credits_changed(struct session *s);
-void credits_publish(struct session *s);
+void credits_changed(struct connection *c);
+void credits_publish(struct connection *c);
 /* Looks at the sessions if it is time to; l->now_ns was just read. */
 void credits_check(struct sluice_loop *l);
 

@@ -59,7 +59,7 @@ bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg 
                     const char *text) {
     loop_assert_inside(l);
     session_stop(s);
-    event_return(l, s, msg); /* a frame, or a message that lies in one */
+    event_return(l, msg); /* a frame, or a message that lies in one */
     session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
     return true;
 }
@@ -93,13 +93,13 @@ static void end_whole(struct sluice_loop *l, struct session *s, struct sluice_ms
     struct sluice_msg *whole = s->rx.partial;
     s->rx.partial = NULL;
     landing_done(l, s, whole->size);
-    whole->owner = s;
+    whole->owner = last->owner;
     struct sluice_msg *kept = s->rx.partial_reply;
     if (kept) {
         s->rx.partial_reply = NULL;
         rpc_client_reply_deliver(l, s, whole, s->rx.partial_total);
-        recv_queue_give_back(l, s, kept);
-        recv_queue_give_back(l, s, last);
+        recv_queue_give_back(l, kept);
+        recv_queue_give_back(l, last);
         return;
     }
     event_escort(whole, last);
@@ -136,7 +136,7 @@ static bool process_fragment(struct sluice_loop *l, struct session *s, struct sl
     else if (msg->frame_type == FRAME_REPLY)
         s->rx.partial_reply = msg;
     else
-        recv_queue_give_back(l, s, msg);
+        recv_queue_give_back(l, msg);
     return true;
 }
 
@@ -162,7 +162,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     case FRAME_FRAG:
         return process_fragment(l, s, msg) ? RECV_DONE : RECV_NO_MEMORY;
     case FRAME_BYE:
-        recv_queue_give_back(l, s, msg);
+        recv_queue_give_back(l, msg);
         session_peer_bye(l, s);
         return RECV_DONE;
     case FRAME_REQUEST:
@@ -192,9 +192,9 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
 }
 
 /* Frames that are processed at once, whatever waits before them. */
-static void control(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+static void control(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                     const struct frame *f) {
-    struct connection *c = session_connection(s);
+    struct session *s = c->session;
     const char *wrong = NULL;
     c->recv.controls++;
     if (f->type == FRAME_RTR || f->type == FRAME_ATS) {
@@ -204,12 +204,12 @@ static void control(struct sluice_loop *l, struct session *s, struct sluice_msg 
     } else if (f->type == FRAME_CANCEL) {
         wrong = rpc_server_cancelled(l, s, f);
     } else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN) {
-        wrong = credits_control(l, s, f);
+        wrong = credits_control(l, c, f);
     }
     if (unlikely(wrong != NULL))
         receive_broken(l, s, msg, wrong);
     else
-        recv_queue_give_back(l, s, msg);
+        recv_queue_give_back(l, msg);
 }
 
 /* The first frame of a message in frames, which gets memory when it is the next to process. */
@@ -244,8 +244,8 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
 /* ---- arrival --------------------------------------------------------------------------------- */
 
 /* NULL: the header is in order. */
-static const char *check_header(struct session *s, const struct frame *f, uint32_t bytes) {
-    struct connection *c = session_connection(s);
+static const char *check_header(struct connection *c, const struct frame *f, uint32_t bytes) {
+    struct session *s = c->session;
     if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
         return "a frame whose length is not what arrived";
     if (c->tx.credits + f->credits > c->tx.credits_max)
@@ -285,9 +285,9 @@ static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
 }
 
 /* A large message was written where this side had said: a credit, and no frame. */
-static void written(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+static void written(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                     const struct ibv_wc *wc) {
-    struct connection *c = session_connection(s);
+    struct session *s = c->session;
     if (c->rx.granted == 0) {
         refuse(l, s, msg, SLUICE_REASON_CREDITS, "a write without a credit");
         return;
@@ -304,18 +304,19 @@ static void written(struct sluice_loop *l, struct session *s, struct sluice_msg 
     }
     if (c->rx.granted < c->credits.low)
         loop_dirty(l, s);
-    recv_queue_give_back(l, s, msg);
+    recv_queue_give_back(l, msg);
     if (s->state >= SESSION_FLUSHING)
         session_progress(l, s);
 }
 
 /* What a frame brings to whom it is for, now or, where order or room want it, later. False: it was refused. */
-static inline bool pass_on(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+static inline bool pass_on(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                            const struct frame *f) {
-    if (unlikely(session_connection(s)->handshake)) {
+    struct session *s = c->session;
+    if (unlikely(c->handshake)) {
         handshake_arrived(l, s, msg);
     } else if (FRAME_CONTROLS >> f->type & 1) {
-        control(l, s, msg, f);
+        control(l, c, msg, f);
     } else if (unlikely(f->type == FRAME_RTS) && !rndv_rts_arrived(l, s, msg)) {
         return false;
     } else if (unlikely(!s->announced || s->rx.held.head || !loop_room(l, s))) {
@@ -341,22 +342,22 @@ static inline bool pass_on(struct sluice_loop *l, struct session *s, struct slui
 void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     loop_assert_inside(l);
     struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)wc->wr_id;
-    struct session *s = msg->owner;
-    struct connection *c = session_connection(s);
+    struct connection *c = msg->owner;
+    struct session *s = c->session;
     c->rx.queue->posted--;
     if (unlikely(wc->status != IBV_WC_SUCCESS)) {
         give_up(l, msg);
-        session_wc_error(l, s, wc);
-        session_progress(l, s);
+        connection_wc_error(l, c, wc);
+        connection_progress(l, c);
         return;
     }
     if (unlikely(s->rx.stopped)) {
         give_up(l, msg);
-        session_progress(l, s);
+        connection_progress(l, c);
         return;
     }
     if (unlikely(wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM)) {
-        written(l, s, msg, wc);
+        written(l, c, msg, wc);
         return;
     }
     if (unlikely(wc->byte_len < FRAME_BYTES)) {
@@ -364,7 +365,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         return;
     }
     struct frame f = frame_get(msg->data - FRAME_BYTES);
-    const char *wrong = check_header(s, &f, wc->byte_len);
+    const char *wrong = check_header(c, &f, wc->byte_len);
     if (unlikely(wrong != NULL)) {
         refuse(l, s, msg, SLUICE_REASON_PROTOCOL, wrong);
         return;
@@ -393,7 +394,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     hold_fields(msg, &f);
     l->totals.frames_received++;
     l->totals_moved = true;
-    if (!pass_on(l, s, msg, &f))
+    if (!pass_on(l, c, msg, &f))
         return;
     if (unlikely(s->state >= SESSION_FLUSHING))
         session_progress(l, s);

@@ -57,9 +57,8 @@ struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, 
     return msg;
 }
 
-/* Into the queue of this session; NULL: no memory, or no place. */
-static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+/* Into the queue of this connection; NULL: no memory, or no place. */
+static struct sluice_msg *fresh(struct sluice_loop *l, struct connection *c) {
     struct sluice_msg *msg = recv_buffer_get(l->rx_pool, l->rx_cache, c->recv.frame_bytes);
     if (!msg)
         return NULL;
@@ -67,7 +66,7 @@ static struct sluice_msg *fresh(struct sluice_loop *l, struct session *s) {
         recv_buffer_put(l, msg);
         return NULL;
     }
-    msg->owner = s;
+    msg->owner = c;
     return msg;
 }
 
@@ -88,15 +87,14 @@ void recv_queue_retry(struct sluice_loop *l, struct session *s) {
  */
 static inline bool is_excess(struct sluice_loop *l, struct recv_queue *q, struct sluice_msg *msg,
                              unsigned spares) {
-    struct session *s = msg->owner;
-    if (!s)
+    struct connection *c = msg->owner;
+    if (!c)
         return false;
-    struct connection *c = session_connection(s);
     c->rx.repost_count--;
     bool credit = !(msg->flags & MSG_RESERVED);
     if (likely(credit && (int32_t)c->credits.withheld_due <= 0 && q->spare <= q->spare_max))
         return false;
-    if (credit && unlikely((int32_t)c->credits.withheld_due > 0) && retain_may_withhold(s)) {
+    if (credit && unlikely((int32_t)c->credits.withheld_due > 0) && retain_may_withhold(c)) {
         c->credits.withheld_due--;
     } else if (unlikely(q->spare > q->spare_max)) {
         q->spare -= credit;
@@ -117,20 +115,20 @@ static void leave_trail(const struct sluice_loop *l, struct recv_queue *q, unsig
     }
 }
 
-/* It is posted. Sessions other than `self` are told that they may have to tell. */
+/* It is posted. Connections other than `self` are told that they may have to tell. */
 static inline void count_posted(struct sluice_loop *l, struct recv_queue *q, struct sluice_msg *msg,
-                                const struct session *self) {
-    struct session *s = msg->owner;
+                                const struct connection *self) {
+    struct connection *c = msg->owner;
     if (unlikely(msg->flags & MSG_RESERVED)) {
         msg->flags &= (uint16_t)~MSG_RESERVED;
         q->spare++;
-    } else if (likely(s != NULL)) {
-        session_connection(s)->rx.unreported++;
-        if (s != self && credits_update_due(s))
-            loop_dirty(l, s);
+    } else if (likely(c != NULL)) {
+        c->rx.unreported++;
+        if (c != self && credits_update_due(c))
+            loop_dirty(l, c->session);
     }
     if (q->srq)
-        msg->owner = NULL; /* the session is known when a frame arrives */
+        msg->owner = NULL; /* whose it is, is known when a frame arrives */
 }
 
 static inline int post_own(struct sluice_loop *l, struct recv_queue *q, unsigned count,
@@ -151,7 +149,7 @@ static unsigned post_failed_at(const struct sluice_loop *l, struct recv_queue *q
 }
 
 /* Posts some of the repost list; false and errno when the device refused. */
-static bool post_some(struct sluice_loop *l, struct recv_queue *q, const struct session *self) {
+static bool post_some(struct sluice_loop *l, struct recv_queue *q, const struct connection *self) {
     unsigned n = 0, spares = 0;
     struct sluice_msg *msg;
     while (n < l->recv_max && (msg = q->repost)) {
@@ -198,7 +196,7 @@ void recv_queue_prepare(struct sluice_loop *l) {
     }
 }
 
-bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self) {
+bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct connection *self) {
     loop_assert_inside(l);
     q->waiting = 0;
     while (q->repost)
@@ -217,15 +215,14 @@ static void refused(struct sluice_loop *l, const struct recv_queue *q) {
             session_post_refused(l, s, error, "receive");
 }
 
-void recv_queue_repost(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void recv_queue_repost(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    if (!session_takes_receives(s))
+    if (!connection_takes_receives(c))
         return;
     while (c->recv.missing > 0) {
-        struct sluice_msg *msg = fresh(l, s);
+        struct sluice_msg *msg = fresh(l, c);
         if (!msg) {
-            recv_queue_retry(l, s);
+            recv_queue_retry(l, c->session);
             break;
         }
         c->recv.missing--;
@@ -233,13 +230,13 @@ void recv_queue_repost(struct sluice_loop *l, struct session *s) {
         msg->next = c->rx.queue->repost;
         c->rx.queue->repost = msg;
     }
-    if (c->rx.queue->repost && !recv_queue_post(l, c->rx.queue, s)) {
+    if (c->rx.queue->repost && !recv_queue_post(l, c->rx.queue, c)) {
         refused(l, c->rx.queue);
         return;
     }
-    if (c->credits.low > 0 && (c->rx.granted < c->credits.low || credits_are_used(s)))
-        credits_grow(l, s);
-    credits_publish(s);
+    if (c->credits.low > 0 && (c->rx.granted < c->credits.low || credits_are_used(c)))
+        credits_grow(l, c);
+    credits_publish(c);
 }
 
 /* ---- spare receives -------------------------------------------------------------------------- */
@@ -251,29 +248,27 @@ static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned 
     return (now + more) * 16 <= max * sixteenths;
 }
 
-static uint32_t own_room(const struct session *s) {
-    const struct connection *c = session_connection(s);
+static uint32_t own_room(const struct connection *c) {
     const struct recv_queue *q = c->rx.queue;
     uint32_t used = c->credits.granted + c->recv.reserved + q->spare;
     return q->depth > used ? q->depth - used : 0;
 }
 
-uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t want,
                           unsigned sixteenths) {
-    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct recv_queue *q = c->rx.queue;
     uint32_t spare_max = q->spare_max;
     if (q->spare >= want)
         return want;
     q->spare_max = UINT32_MAX; /* just now they are wanted */
-    if (q->repost && !recv_queue_post(l, q, s))
+    if (q->repost && !recv_queue_post(l, q, c))
         refused(l, q);
     uint32_t more = q->spare < want ? want - q->spare : 0;
-    if (!q->srq && more > own_room(s))
-        more = own_room(s);
-    while (more > 0 && reserve_allows(l, 1, sixteenths) && session_takes_receives(s)) {
-        struct sluice_msg *msg = fresh(l, s);
+    if (!q->srq && more > own_room(c))
+        more = own_room(c);
+    while (more > 0 && reserve_allows(l, 1, sixteenths) && connection_takes_receives(c)) {
+        struct sluice_msg *msg = fresh(l, c);
         if (!msg)
             break;
         msg->flags |= MSG_RESERVED;
@@ -282,24 +277,23 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t wan
         q->repost = msg;
         more--;
     }
-    if (q->repost && !recv_queue_post(l, q, s))
+    if (q->repost && !recv_queue_post(l, q, c))
         refused(l, q);
     q->spare_max = spare_max;
     return q->spare < want ? q->spare : want;
 }
 
-bool recv_queue_prime(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+bool recv_queue_prime(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    if (recv_queue_spare(l, s, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
+    if (recv_queue_spare(l, c, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
         return false;
     c->rx.queue->spare -= CREDITS_INITIAL;
     c->rx.granted = c->credits.granted = CREDITS_INITIAL;
     return true;
 }
 
-bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
-    struct recv_queue *q = &session_connection(s)->recv.own;
+bool recv_queue_is_out(struct connection *c, const struct sluice_msg *msg) {
+    struct recv_queue *q = &c->recv.own;
     if (!q->trail)
         return false;
     uint32_t oldest = (q->trail_next + q->depth - q->posted % q->depth) % q->depth;
@@ -313,9 +307,9 @@ bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg) {
     return false;
 }
 
-void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
+void recv_queue_swallowed(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    struct recv_queue *q = &session_connection(s)->recv.own;
+    struct recv_queue *q = &c->recv.own;
     while (q->trail && q->posted > 0) {
         q->trail_next = (q->trail_next ? q->trail_next : q->depth) - 1;
         q->posted--;
@@ -324,13 +318,12 @@ void recv_queue_swallowed(struct sluice_loop *l, struct session *s) {
 }
 
 void recv_queue_drop(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct sluice_msg *msg;
     rndv_drop(l, s);
     while ((msg = msg_queue_pop(&s->rx.held))) {
         if (msg->flags & MSG_OPENED)
-            coalesced_release(l, s, msg); /* messages of it may be lent */
+            coalesced_release(l, msg); /* messages of it may be lent */
         else
             recv_buffer_put(l, msg);
     }
@@ -342,6 +335,12 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
     if (s->rx.partial_reply)
         recv_buffer_put(l, s->rx.partial_reply);
     s->rx.partial_reply = NULL;
+    recv_queue_forget(l, session_connection(s));
+}
+
+void recv_queue_forget(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
+    struct sluice_msg *msg;
     while ((msg = c->recv.own.repost)) {
         c->recv.own.repost = msg->next;
         recv_buffer_put(l, msg);
@@ -351,20 +350,25 @@ void recv_queue_drop(struct sluice_loop *l, struct session *s) {
 
 /* ---- what adds up ---------------------------------------------------------------------------- */
 
-/* The posted receives that sessions of this queue count as theirs. */
+uint32_t recv_queue_reserved(const struct connection *c) {
+    struct session *s = c->session;
+    return c->recv.reserved - (session_connection(s) == c ? rpc_client_arrived(s) : 0);
+}
+
+/* The posted receives that the connections of this queue count as theirs. */
 static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q) {
     uint32_t sum = q->spare;
-    for (struct session *s = l->sessions; s; s = s->next) {
-        const struct connection *c = session_connection(s);
-        if (c->rx.queue == q && c->qp)
-            sum += c->rx.granted + c->rx.unreported + c->recv.reserved - rpc_client_arrived(s);
-    }
+    for (struct session *s = l->sessions; s; s = s->next)
+        for (const struct connection *c = session_connection(s); c; c = c->next)
+            if (c->rx.queue == q && c->qp)
+                sum += c->rx.granted + c->rx.unreported + recv_queue_reserved(c);
     return sum;
 }
 
 /* While it connects the device may end its queue pair (session_wc_error): with the next try it has a new one. */
-static bool may_be_flushed(const struct session *s) {
-    return s->state == SESSION_OPENING && !s->adopted && !session_connection(s)->rx.queue->srq;
+static bool may_be_flushed(const struct connection *c) {
+    const struct session *s = c->session;
+    return s->state == SESSION_OPENING && !s->adopted && !c->rx.queue->srq;
 }
 
 void recv_queue_assert_conserved(struct sluice_loop *l) {
@@ -375,9 +379,8 @@ void recv_queue_assert_conserved(struct sluice_loop *l) {
     for (struct session *s = l->sessions; s; s = s->next)
         if (++count > ASSERTED_SESSIONS || s->state > SESSION_UP)
             return;
-    for (struct session *s = l->sessions; s; s = s->next) {
-        const struct connection *c = session_connection(s);
-        if (c->qp && !may_be_flushed(s))
-            ASSERT(c->rx.queue->posted == claimed(l, c->rx.queue));
-    }
+    for (struct session *s = l->sessions; s; s = s->next)
+        for (const struct connection *c = session_connection(s); c; c = c->next)
+            if (c->qp && !c->drain.began && !may_be_flushed(c))
+                ASSERT(c->rx.queue->posted == claimed(l, c->rx.queue));
 }

@@ -10,15 +10,19 @@
 #include "datapath/loop/loop.h"
 
 /* The first receives, before the QP may connect. False: no memory or the device refused. */
-bool recv_queue_prime(struct sluice_loop *l, struct session *s);
+bool recv_queue_prime(struct sluice_loop *l, struct connection *c);
 /* Posts receives again, and grants the peer more if it wants more. */
-void recv_queue_repost(struct sluice_loop *l, struct session *s);
-/* Frees held frames, the partial message and buffers waiting to be posted. */
+void recv_queue_repost(struct sluice_loop *l, struct connection *c);
+/* Frees held frames, the partial message and what recv_queue_forget() does. */
 void recv_queue_drop(struct sluice_loop *l, struct session *s);
+/* Frees its own buffers that wait to be posted. */
+void recv_queue_forget(struct sluice_loop *l, struct connection *c);
+/* Receives set aside for replies that are posted: none has taken them. */
+uint32_t recv_queue_reserved(const struct connection *c);
 /* The queue pair is in ERR and its completions are back: receives that it will never give back. */
-void recv_queue_swallowed(struct sluice_loop *l, struct session *s);
+void recv_queue_swallowed(struct sluice_loop *l, struct connection *c);
 /* Where there is a trail: whether the device has it; if so, it counts as the oldest from here on. */
-bool recv_queue_is_out(struct session *s, const struct sluice_msg *msg);
+bool recv_queue_is_out(struct connection *c, const struct sluice_msg *msg);
 /* Tries again later, when there may be memory. */
 void recv_queue_retry(struct sluice_loop *l, struct session *s);
 /* One of the reserve, for receives. cache may be NULL: any thread. */
@@ -27,8 +31,8 @@ struct sluice_msg *recv_buffer_get(struct pool *pool, struct pool_cache *cache, 
 void recv_buffer_put(struct sluice_loop *l, struct sluice_msg *msg);
 /* A new loop: what is the same in every list of receives it posts. */
 void recv_queue_prepare(struct sluice_loop *l);
-/* Posts all of a queue's repost list, for this session (NULL: none). False: the device refused. */
-bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct session *self);
+/* Posts all of a queue's repost list, for this connection (NULL: none). False: the device refused. */
+bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct connection *self);
 /*
  * Asserts that the receives which the device has are those that peers may use, are set aside for replies or are spare,
  * for each queue of the loop. Between two turns; of no more than a few sessions, and nothing without assertions.
@@ -36,14 +40,13 @@ bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct s
 void recv_queue_assert_conserved(struct sluice_loop *l);
 /* Sees to spare receives; returns how many of those wanted there are. `sixteenths` of the reserve may
  * be receives for that. */
-uint32_t recv_queue_spare(struct sluice_loop *l, struct session *s, uint32_t want,
+uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t want,
                           unsigned sixteenths);
 
-/* A receive buffer whose frame is done with; its credit was counted. */
-static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s,
-                                        struct sluice_msg *msg) {
-    struct connection *c = session_connection(s);
-    if (unlikely(!session_takes_receives(s))) {
+/* A receive buffer whose frame is done with, to the connection that it came by; its credit was counted. */
+static inline void recv_queue_give_back(struct sluice_loop *l, struct sluice_msg *msg) {
+    struct connection *c = msg->owner;
+    if (unlikely(!connection_takes_receives(c))) {
         recv_buffer_put(l, msg);
         return;
     }
@@ -55,7 +58,7 @@ static inline void recv_queue_give_back(struct sluice_loop *l, struct session *s
     /* Where many sessions share receives, those of the others fill the list soon: one posting for all of them. */
     if ((many && !l->mixed) || c->rx.granted <= CREDIT_RESERVE ||
         (q->srq && ++q->waiting % LOOP_WR_BATCH == 0))
-        loop_dirty(l, s);
+        loop_dirty(l, c->session);
 }
 
 #endif

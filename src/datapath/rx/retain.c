@@ -25,9 +25,15 @@
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */
 
+/* Of a message that is lent. */
+static struct session *owner_session(const struct sluice_msg *msg) {
+    const struct connection *c = msg->owner;
+    return c->session;
+}
+
 /* Its loan, which does not simply come back: with what the message says of it now and will not later. */
 static struct loop_loan *loan_of(const struct sluice_msg *msg, struct sluice_loop **l) {
-    const struct session *s = msg->owner;
+    const struct session *s = owner_session(msg);
     *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     struct loop_loan *loan = &(*l)->loans[msg->loan.index];
     loan->frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL;
@@ -37,7 +43,7 @@ static struct loop_loan *loan_of(const struct sluice_msg *msg, struct sluice_loo
 }
 
 void event_retain(struct sluice_msg *msg) {
-    struct session *s = msg->owner;
+    const struct session *s = owner_session(msg);
     struct sluice_loop *l;
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_VIEW)
@@ -53,16 +59,15 @@ void event_retain(struct sluice_msg *msg) {
 
 /* ---- the loop's thread ----------------------------------------------------------------------- */
 
-static void count_retained(struct sluice_loop *l, struct session *s, uint32_t more) {
-    session_connection(s)->credits.retained += more;
+static void count_retained(struct sluice_loop *l, struct connection *c, uint32_t more) {
+    c->credits.retained += more;
     l->totals.retained += (int32_t)more;
     l->totals_moved = true;
-    credits_changed(s);
-    credits_publish(s);
+    credits_changed(c);
+    credits_publish(c);
 }
 
-bool retain_may_withhold(const struct session *s) {
-    const struct connection *c = session_connection(s);
+bool retain_may_withhold(const struct connection *c) {
     int32_t withheld =
         (int32_t)(c->credits.retained - c->credits.withheld_due); /* kept may be one too few */
     return (int32_t)c->credits.granted - withheld > (int32_t)CREDIT_RESERVE;
@@ -75,20 +80,20 @@ static bool is_credit(unsigned flags) {
 
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
     loop_assert_inside(l);
-    struct session *s = loan->session;
-    struct connection *c = session_connection(s);
+    struct session *s = loan->conn->session;
+    struct connection *c = session_connection(s); /* whichever it came by */
     if (loan->flags & MSG_SHARED)
         srq_forget(l, loan->srq_slot);
     if (s->state >= SESSION_DRAINED)
         return;
     if (!is_credit(loan->flags)) {
         c->credits.withheld_due++;
-    } else if (!retain_may_withhold(s)) { /* its credit returns by another buffer */
+    } else if (!retain_may_withhold(c)) { /* its credit returns by another buffer */
         c->credits.withheld_due++;
         c->recv.missing++;
     }
-    count_retained(l, s, 1);
-    if (c->rx.repost_count + c->recv.missing >= c->rx.repost_batch || credits_update_due(s) ||
+    count_retained(l, c, 1);
+    if (c->rx.repost_count + c->recv.missing >= c->rx.repost_batch || credits_update_due(c) ||
         c->rx.granted < c->credits.low)
         loop_dirty(l, s);
 }
@@ -109,8 +114,8 @@ static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_
         recv_buffer_put(l, msg);
         return;
     }
-    msg->owner = s;
-    recv_queue_give_back(l, s, msg);
+    msg->owner = c;
+    recv_queue_give_back(l, msg);
 }
 
 static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
@@ -120,7 +125,7 @@ static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg
         return;
     }
     give_credit(l, s, msg);
-    count_retained(l, s, UINT32_MAX);
+    count_retained(l, c, UINT32_MAX);
     if (c->rx.granted <= CREDIT_RESERVE)
         c->credits.update_due = true; /* it waits for this one */
     loop_dirty(l, s);
@@ -140,7 +145,7 @@ void retain_moved(struct sluice_loop *l, struct session *s, struct sluice_msg *m
         c->credits.withheld_due--;
     else
         c->recv.missing++;
-    count_retained(l, s, UINT32_MAX);
+    count_retained(l, c, UINT32_MAX);
     if (c->rx.granted <= CREDIT_RESERVE)
         c->credits.update_due = true;
     loop_dirty(l, s);
@@ -158,7 +163,7 @@ void retain_end(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     l->totals.retained -= (uint64_t)(int64_t)(int32_t)c->credits.retained;
     c->credits.retained = c->credits.withheld_due = 0;
-    credits_publish(s);
+    credits_publish(c);
 }
 
 /* ---- freeing: any thread --------------------------------------------------------------------- */
@@ -183,7 +188,7 @@ void retain_free(struct sluice_msg *msg) {
         if (lives)
             returned(l, s, msg);
         if (lives && !nested && s->state < SESSION_RELEASED) { /* the next poll may be far */
-            recv_queue_repost(l, s);
+            recv_queue_repost(l, session_connection(s));
             send_flush(l, s);
         }
         loop_leave(l, nested);
@@ -213,7 +218,7 @@ static struct sluice_msg *replacement(struct sluice_loop *l, struct pool *pool, 
 }
 
 static int pass_borrowed(struct sluice_msg *msg) {
-    struct session *s = msg->owner;
+    struct session *s = owner_session(msg);
     struct sluice_loop *l;
     if (!landing_may_pass(s, msg))
         return SLUICE_ENOMEM;
@@ -224,7 +229,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
         if (!other)
             return SLUICE_ENOMEM;
         other->flags = msg->flags;
-        other->owner = s;
+        other->owner = msg->owner;
         loan->msg = other;
         loan->what = LOAN_REPLACED;
         atomic_fetch_sub_explicit(pool_note(msg->pool), 1, memory_order_relaxed);

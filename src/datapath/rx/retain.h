@@ -12,7 +12,7 @@
 /* The application is through with an event, and has kept its message. */
 void retain_taken(struct sluice_loop *l, const struct loop_loan *loan);
 /* Whether one more credit may be withheld: two are left to the peer. */
-bool retain_may_withhold(const struct session *s);
+bool retain_may_withhold(const struct connection *c);
 /* A kept message that another thread freed. */
 void retain_free_arrived(struct sluice_loop *l, struct sluice_msg *msg);
 /* The queue pair is gone: nothing is withheld any more. */

@@ -41,50 +41,49 @@
 
 /* ---- queue pair numbers ---------------------------------------------------------------------- */
 
-struct session srq_tombstone;
+struct connection srq_tombstone;
 
-bool srq_join(struct sluice_loop *l, struct session *s) {
+bool srq_join(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    uint32_t number = session_connection(s)->qp->qp_num & 0xffffff;
-    struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
+    uint32_t number = c->qp->qp_num & 0xffffff;
+    struct qp_chunk **chunk = &l->srq.connections[number >> 12];
     if (!*chunk && !(*chunk = calloc(1, sizeof **chunk)))
         return false;
-    if ((*chunk)->at[number & 0xfff])
+    if ((*chunk)->at[number & 0xfff].conn)
         return false;
-    (*chunk)->at[number & 0xfff] = s;
+    (*chunk)->at[number & 0xfff] = (struct qp_entry){c, c->session};
     (*chunk)->count++;
     return true;
 }
 
 /* The receives that it had been granted and did not use stay posted, and are spare. */
-void srq_leave(struct sluice_loop *l, struct session *s, bool drained) {
-    struct connection *c = session_connection(s);
+void srq_leave(struct sluice_loop *l, struct connection *c, bool drained) {
     loop_assert_inside(l);
     struct recv_queue *q = &l->srq.queue;
     uint32_t number = c->qp->qp_num & 0xffffff;
-    struct qp_chunk **chunk = &l->srq.sessions[number >> 12];
-    if (!*chunk || (*chunk)->at[number & 0xfff] != s)
+    struct qp_chunk **chunk = &l->srq.connections[number >> 12];
+    if (!*chunk || (*chunk)->at[number & 0xfff].conn != c)
         return;
     if (c->drain.last_poll != 0 && !c->drain.settled)
         l->settling--;
     c->drain.last_poll = 0;
     if (!drained) {
-        (*chunk)->at[number & 0xfff] = &srq_tombstone;
+        (*chunk)->at[number & 0xfff].conn = &srq_tombstone;
     } else {
-        (*chunk)->at[number & 0xfff] = NULL;
+        (*chunk)->at[number & 0xfff] = (struct qp_entry){0};
         if (--(*chunk)->count == 0) {
             free(*chunk);
             *chunk = NULL;
         }
     }
     for (struct sluice_msg *msg = q->repost; msg; msg = msg->next)
-        if (msg->owner == s) {
+        if (msg->owner == c) {
             msg->owner = NULL;
             msg->flags |= MSG_RESERVED;
         }
     c->rx.repost_count = 0;
     /* A receive set aside that a frame took is posted no more, or is spare once it is posted again. */
-    q->spare += c->rx.granted + c->rx.unreported + c->recv.reserved - rpc_client_arrived(s);
+    q->spare += c->rx.granted + c->rx.unreported + recv_queue_reserved(c);
     c->rx.granted = c->rx.unreported = c->recv.reserved = 0;
 }
 
@@ -164,9 +163,9 @@ void srq_low(struct sluice_loop *l) {
     l->totals.srq_limit_events++;
     l->totals_moved = true;
     for (struct session *s = l->sessions; s; s = s->next) {
-        const struct connection *c = session_connection(s);
+        struct connection *c = session_connection(s);
         if (c->rx.queue == q && c->qp && s->state < SESSION_RELEASED) {
-            recv_queue_spare(l, s, LOW_SPARE, 8);
+            recv_queue_spare(l, c, LOW_SPARE, 8);
             break;
         }
     }
@@ -178,10 +177,15 @@ void srq_say_low(struct sluice_loop *l) {
         mailbox_post(&l->mailbox, &l->srq.low_node, LOOP_MSG_SRQ_LOW, 0, 0);
 }
 
+/* Any thread, while the queue pair lives; one message stands for all until it is taken. */
+void srq_say_last(struct sluice_loop *l, struct connection *c) {
+    if (!atomic_exchange(&c->last_posted, true))
+        mailbox_post(&l->mailbox, &c->last_wqe, LOOP_MSG_LAST_WQE, c->slot, 0);
+}
+
 /* ---- the end of a queue pair ----------------------------------------------------------------- */
 
-void srq_await(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void srq_await(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     if (c->drain.settled || c->drain.last_poll != 0)
         return;
@@ -189,30 +193,28 @@ void srq_await(struct sluice_loop *l, struct session *s) {
     l->settling++;
 }
 
-void srq_last(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void srq_last(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
+    atomic_store(&c->last_posted, false);
     c->drain.last = true;
     l->lasts++;
     if (c->qp && c->rx.queue->srq)
-        srq_await(l, s);
+        srq_await(l, c);
 }
 
-void srq_drain(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void srq_drain(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     /* One that could never receive has taken nothing; and a device that is gone says no more. */
     if (!c->recv.heard) {
         /* Of one that was in ERR already the device may have said so, and it is waited for. */
-        srq_unsettle(l, s);
+        srq_unsettle(l, c);
         c->drain.settled = true;
     } else if (l->lost) {
-        srq_await(l, s);
+        srq_await(l, c);
     }
 }
 
-void srq_unsettle(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void srq_unsettle(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     if (c->drain.last_poll != 0 && !c->drain.settled)
         l->settling--;
@@ -225,15 +227,15 @@ unsigned srq_settle(struct sluice_loop *l) {
     unsigned count = 0;
     if (!l->wc_short || l->wc_next != l->wc_count)
         return 0;
-    for (struct session *s = l->sessions; s && l->settling > 0; s = s->next) {
-        struct drain *drain = &session_connection(s)->drain;
-        if (drain->settled || drain->last_poll == 0 || drain->last_poll == l->polls)
-            continue;
-        l->settling--;
-        drain->settled = true;
-        session_progress(l, s);
-        count++;
-    }
+    for (struct session *s = l->sessions; s && l->settling > 0; s = s->next)
+        for (struct connection *c = session_connection(s); c; c = c->next) {
+            if (c->drain.settled || c->drain.last_poll == 0 || c->drain.last_poll == l->polls)
+                continue;
+            l->settling--;
+            c->drain.settled = true;
+            connection_progress(l, c);
+            count++;
+        }
     return count;
 }
 
@@ -252,9 +254,9 @@ static uint32_t shared_depth(const sluice_node *n, uint32_t cq_entries) {
 void srq_free(struct sluice_loop *l) {
     loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
-    for (unsigned i = 0; shared->sessions && i < QP_CHUNKS; i++)
-        free(shared->sessions[i]);
-    free((void *)shared->sessions);
+    for (unsigned i = 0; shared->connections && i < QP_CHUNKS; i++)
+        free(shared->connections[i]);
+    free((void *)shared->connections);
     free((void *)shared->all);
     free(shared->free_slots);
     memset(shared, 0, offsetof(struct loop_srq, low_node));
@@ -268,10 +270,10 @@ void srq_open(struct sluice_loop *l) {
         return;
     shared->all = (struct sluice_msg **)calloc(depth, sizeof *shared->all);
     shared->free_slots = calloc(depth, sizeof *shared->free_slots);
-    shared->sessions = (struct qp_chunk **)calloc(QP_CHUNKS, sizeof *shared->sessions);
+    shared->connections = (struct qp_chunk **)calloc(QP_CHUNKS, sizeof *shared->connections);
     struct ibv_srq_init_attr attr = {.srq_context = l, .attr = {.max_wr = depth, .max_sge = 1}};
     struct ibv_srq *srq = NULL;
-    if (shared->all && shared->free_slots && shared->sessions)
+    if (shared->all && shared->free_slots && shared->connections)
         srq = l->node->fabric->create_srq(l->node->pd, &attr);
     if (!srq) { /* every session has its own, then */
         srq_free(l);

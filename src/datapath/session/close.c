@@ -36,20 +36,13 @@
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
+#include "datapath/session/queue_pair.h"
 #include "datapath/tx/send_completion.h"
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
 #define SILENT_LOOKS 5u    /* at a BYE that the peer does not take */
 #define REPEATS 2u         /* that it gets, where it may have been lost */
-
-bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask) {
-    UNCANCELLED;
-    int error = s->node->fabric->modify_qp(session_connection(s)->qp, attr, mask);
-    if (error > 0)
-        errno = error;
-    return error == 0;
-}
 
 /* ---- reasons and steps ----------------------------------------------------------------------- */
 
@@ -106,7 +99,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     struct private_data_rej *rej = &c->cm.release;
     send_drop_queue(l, s, SLUICE_ECLOSED);
     session_set_state(s, SESSION_RELEASED);
-    s->close.deadline_ns = 0;
+    s->close.deadline_ns = c->drain.deadline_ns = 0;
     session_ref_set(&s->ref, SESSION_REF_ANSWERED); /* too late to accept or refuse */
     if (c->drain.down_polls > 0) {
         c->drain.down_polls = 0;
@@ -134,7 +127,7 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
         (reason == SLUICE_REASON_CREDITS || reason == SLUICE_REASON_PROTOCOL)) {
         /* This peer may send no more frames. */
         struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-        session_modify(s, &attr, IBV_QP_STATE);
+        connection_modify(session_connection(s), &attr, IBV_QP_STATE);
         log_write(&l->node->log, SLUICE_LOG_WARNING, "session with %s closed: %s", s->peer.address,
                   s->info.close_text);
     }
@@ -366,11 +359,11 @@ void session_progress(struct sluice_loop *l, struct session *s) {
             release(l, s);
         break;
     case SESSION_DRAINING:
-        drain_progress(l, s);
+        drain_progress(l, c);
         break;
     case SESSION_OPENING:
         if (c->drain.renewing)
-            drain_progress(l, s);
+            drain_progress(l, c);
         break;
     case SESSION_FREE:
     case SESSION_UP:
@@ -379,6 +372,14 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     case SESSION_GONE:
         break;
     }
+}
+
+void connection_progress(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
+    if (session_connection(c->session) == c)
+        session_progress(l, c->session);
+    else if (c->drain.began)
+        drain_progress(l, c);
 }
 
 void session_timer(struct sluice_loop *l, struct session *s) {
@@ -398,18 +399,13 @@ void session_timer(struct sluice_loop *l, struct session *s) {
         if (!leaving_goes_on(l, s))
             release(l, s);
         break;
-    case SESSION_DRAINING:
-        drain_expired(l, s);
-        break;
     case SESSION_OPENING:
-        if (session_connection(s)->drain.renewing)
-            drain_expired(l, s);
-        else
-            handshake_nudge(l, s);
+        handshake_nudge(l, s);
         break;
     case SESSION_FREE:
     case SESSION_UP:
     case SESSION_RELEASED:
+    case SESSION_DRAINING: /* drain_timer() */
     case SESSION_DRAINED:
     case SESSION_GONE:
         break;

@@ -9,8 +9,6 @@
 
 #include "datapath/loop/loop.h"
 
-/* Moves the QP to another state; false and errno when the device refuses. */
-bool session_modify(struct session *s, struct ibv_qp_attr *attr, int mask);
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns);
 void session_down(struct sluice_loop *l, struct session *s);
 void session_gone(struct sluice_loop *l, struct session *s);
@@ -25,6 +23,8 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
+/* A completion of that connection came back, whether its session sends over it or not. */
+void connection_progress(struct sluice_loop *l, struct connection *c);
 /* The session waits for a thread that is inside of a call: looked at again every turn. */
 void session_wait_for_pins(struct sluice_loop *l, struct session *s);
 /* A deadline of the session may have passed. */

@@ -30,6 +30,7 @@
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/open.h"
+#include "datapath/session/queue_pair.h"
 #include "datapath/tx/send_completion.h"
 
 #define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
@@ -43,14 +44,13 @@ static bool said_bye(const struct session *s) {
 }
 
 /* Destroyed, or left to the connector thread that is still in rdma_connect() with it (cm/connector.c). */
-static void detach_qp(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void detach_qp(struct sluice_loop *l, struct connection *c) {
     struct cm_conn *conn = &c->cm;
     int error = 0;
     if (conn->qp_left && !conn->left_qp)
         conn->left_qp = c->qp;
     else
-        error = s->node->fabric->destroy_qp(c->qp);
+        error = l->node->fabric->destroy_qp(c->qp);
     if (error != 0)
         log_write(&l->node->log, SLUICE_LOG_ERROR, "a queue pair cannot be destroyed: errno %d",
                   error);
@@ -58,61 +58,62 @@ static void detach_qp(struct sluice_loop *l, struct session *s) {
     c->drain.ended = true;
 }
 
-static void release_qp(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void release_qp(struct sluice_loop *l, struct connection *c) {
     if (c->rx.queue->srq) {
-        srq_leave(l, s, c->drain.settled);
+        srq_leave(l, c, c->drain.settled);
     } else {
-        srq_unsettle(l, s);
+        srq_unsettle(l, c);
         c->recv.reserved = 0; /* what was set aside for replies went with its own queue */
     }
     if (c->qp)
-        detach_qp(l, s);
+        detach_qp(l, c);
     c->drain.ended = false;
     l->cq_used -= c->cq_share;
 }
 
-static void free_queues(struct session *s) {
-    struct connection *c = session_connection(s);
+static void free_queues(struct connection *c) {
     free(c->sq.entries);
     c->sq.entries = NULL;
     free((void *)c->recv.own.trail);
     c->recv.own.trail = NULL;
 }
 
-static void drained(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
-    UNCANCELLED;
-    if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST && said_bye(s))
-        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
-    if (session_has_qp(s))
-        release_qp(l, s);
-    session_set_state(s, SESSION_DRAINED);
-    s->close.deadline_ns = 0;
-    retain_end(l, s);
-    send_abandon(l, s, SLUICE_EUNKNOWN);
-    send_drop_queue(l, s, SLUICE_ECLOSED);
-    rndv_end(l, s);
-    rpc_client_end(l, s);
-    free_queues(s);
+static void free_headers(struct sluice_loop *l, struct connection *c) {
     if (c->sq.headers && c->sq.headers->pool == l->pool)
         atomic_fetch_sub_explicit(pool_note(l->pool), 1, memory_order_relaxed);
     if (c->sq.headers)
         msg_discard(l, c->sq.headers);
     c->sq.headers = NULL;
+}
+
+static void drained(struct sluice_loop *l, struct session *s) {
+    UNCANCELLED;
+    struct connection *c = session_connection(s);
+    if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST && said_bye(s))
+        close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
+    if (connection_has_qp(c))
+        release_qp(l, c);
+    session_set_state(s, SESSION_DRAINED);
+    c->drain.deadline_ns = 0;
+    retain_end(l, s);
+    send_abandon(l, c, SLUICE_EUNKNOWN);
+    send_drop_queue(l, s, SLUICE_ECLOSED);
+    rndv_end(l, s);
+    rpc_client_end(l, s);
+    free_queues(c);
+    free_headers(l, c);
     cm_post(l->node, s, CM_MSG_DRAINED);
 }
 
 /* The device does not flush: completions of the dying QP that were polled already are forgotten. */
-static void forget_completions(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void forget_completions(struct sluice_loop *l, struct connection *c) {
     for (uint32_t i = l->wc_next; i < l->wc_count; i++) {
         uint64_t id = l->wc[i].wr_id;
         struct sluice_msg *msg = (struct sluice_msg *)(uintptr_t)id;
         bool shared = !(id & 1) && id != 0 && c->rx.queue->srq && (msg->flags & MSG_SHARED) &&
                       l->wc[i].qp_num == c->qp->qp_num;
         if (id == 0 || (id & 1 && wr_send_connection(l->node->connections, id) != c) ||
-            (!(id & 1) && msg->owner != s && !shared))
+            (!(id & 1) && msg->owner != c && !shared))
             continue;
         if (shared) {
             srq_stray(l, msg);
@@ -125,36 +126,66 @@ static void forget_completions(struct sluice_loop *l, struct session *s) {
 }
 
 /* As long as the device may take: closing the node does not shorten it, for the device is all that is waited for. */
-static void give_time(struct sluice_loop *l, struct session *s) {
-    session_connection(s)->drain.lasts_seen = l->lasts;
-    s->close.deadline_ns = loop_clock(l) + DRAIN_NS;
-    loop_deadline(l, s->close.deadline_ns);
+static void give_time(struct sluice_loop *l, struct connection *c) {
+    c->drain.lasts_seen = l->lasts;
+    c->drain.deadline_ns = loop_clock(l) + DRAIN_NS;
+    loop_deadline(l, c->drain.deadline_ns);
 }
 
-static bool is_silent(const struct session *s) {
-    return !session_connection(s)->rx.queue->srq && s->node->traits.silent_in_err;
+static bool is_silent(const struct connection *c) {
+    return !c->rx.queue->srq && c->session->node->traits.silent_in_err;
 }
 
 /* The QP into ERR. Its end is known by a marker that completes, or by an empty poll; without sends, by neither. */
-static void end_qp(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void end_qp(struct sluice_loop *l, struct connection *c) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-    bool ended = c->qp && session_modify(s, &attr, IBV_QP_STATE);
-    if (is_silent(s)) {
+    bool ended = c->qp && connection_modify(c, &attr, IBV_QP_STATE);
+    c->drain.began = true;
+    if (is_silent(c)) {
         if (c->qp)
-            detach_qp(l, s);
-        srq_await(l, s);
-    } else if (!c->drain.renewing && !(ended && send_marker(l, s))) {
-        send_abandon(l, s, SLUICE_EUNKNOWN);
+            detach_qp(l, c);
+        srq_await(l, c);
+    } else if (!c->drain.renewing && !(ended && send_marker(l, c))) {
+        send_abandon(l, c, SLUICE_EUNKNOWN);
     }
-    give_time(l, s);
+    give_time(l, c);
 }
 
 void drain_begin(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    session_connection(s)->drain.renewing = true;
-    end_qp(l, s);
-    drain_progress(l, s);
+    c->drain.renewing = true;
+    end_qp(l, c);
+    drain_progress(l, c);
+}
+
+/* One that its session does not send over any more. */
+static void retired(struct sluice_loop *l, struct connection *c) {
+    if (connection_has_qp(c))
+        release_qp(l, c);
+    c->drain.deadline_ns = 0;
+    send_abandon(l, c, SLUICE_EUNKNOWN);
+    recv_queue_forget(l, c);
+    free_queues(c);
+    free_headers(l, c);
+    c->drain.over = true;
+    l->retired++;
+}
+
+void connection_retire(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
+    ASSERT(session_connection(c->session) != c);
+    if (c->drain.began)
+        return;
+    c->drain.began = true;
+    if (!connection_has_qp(c)) {
+        retired(l, c);
+        return;
+    }
+    end_qp(l, c);
+    if (c->rx.queue->srq)
+        srq_drain(l, c);
+    drain_progress(l, c);
 }
 
 void session_drain(struct sluice_loop *l, struct session *s) {
@@ -162,70 +193,80 @@ void session_drain(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     session_set_state(s, SESSION_DRAINING);
     c->drain.renewing = false;
-    if (!session_has_qp(s)) {
+    for (struct connection *other = c->next; other; other = other->next)
+        connection_retire(l, other);
+    if (!connection_has_qp(c)) {
         drained(l, s);
         return;
     }
-    end_qp(l, s);
+    end_qp(l, c);
     if (c->rx.queue->srq)
-        srq_drain(l, s);
+        srq_drain(l, c);
     session_progress(l, s);
 }
 
 /* True: the device, which was told to end this queue pair, still has receives of it. */
-static bool has_receives(const struct session *s) {
-    const struct connection *c = session_connection(s);
+static bool has_receives(const struct connection *c) {
     return c->rx.queue->srq ? !c->drain.settled : c->rx.queue->posted > 0;
 }
 
-static void finish(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
-    if (!c->drain.renewing) {
-        drained(l, s);
+static void finish(struct sluice_loop *l, struct connection *c) {
+    if (session_connection(c->session) != c) {
+        retired(l, c);
         return;
     }
-    release_qp(l, s);
-    free_queues(s);
-    c->drain.renewing = false;
-    s->close.deadline_ns = 0;
-    session_renewed(l, s);
+    if (!c->drain.renewing) {
+        drained(l, c->session);
+        return;
+    }
+    release_qp(l, c);
+    free_queues(c);
+    c->drain.renewing = c->drain.began = false;
+    c->drain.deadline_ns = 0;
+    session_renewed(l, c->session);
 }
 
-void drain_progress(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+void drain_progress(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    if (c->drain.settled && is_silent(s)) {
-        send_abandon(l, s, SLUICE_EUNKNOWN);
-        recv_queue_swallowed(l, s);
+    if (c->drain.settled && is_silent(c)) {
+        send_abandon(l, c, SLUICE_EUNKNOWN);
+        recv_queue_swallowed(l, c);
     }
-    if (!has_receives(s) && c->sq.head == c->sq.tail)
-        finish(l, s);
+    if (!c->drain.over && !has_receives(c) && c->sq.head == c->sq.tail)
+        finish(l, c);
 }
 
 /*
  * The device flushes; this loop, or the CM thread with its news of it, is behind with many of them. The
  * first time in any case: it may be this process that was away.
  */
-static bool drain_goes_on(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static bool drain_goes_on(struct sluice_loop *l, struct connection *c) {
     bool moves = l->wc_count > 0 || l->lasts != c->drain.lasts_seen || c->drain.extensions == 0;
     if (!moves || c->drain.extensions++ >= DRAIN_EXTENSIONS)
         return false;
-    give_time(l, s);
+    give_time(l, c);
     return true;
 }
 
-void drain_expired(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
-    loop_assert_inside(l);
-    if (drain_goes_on(l, s))
+static void expired(struct sluice_loop *l, struct connection *c) {
+    if (drain_goes_on(l, c))
         return;
     log_write(&l->node->log, SLUICE_LOG_WARNING,
               "the device did not flush a queue pair: %u receives, %u sends outstanding",
-              has_receives(s) ? c->recv.own.posted + c->rx.granted : 0, c->sq.tail - c->sq.head);
-    forget_completions(l, s);
-    recv_queue_swallowed(l, s);
+              has_receives(c) ? c->recv.own.posted + c->rx.granted : 0, c->sq.tail - c->sq.head);
+    forget_completions(l, c);
+    recv_queue_swallowed(l, c);
     /* Which buffers the device kept is not known: they are lost until the node closes. A next queue pair has none. */
     c->recv.own.posted = 0;
-    finish(l, s);
+    finish(l, c);
+}
+
+void drain_timer(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
+    if (c->drain.deadline_ns == 0)
+        return;
+    if (l->now_ns >= c->drain.deadline_ns)
+        expired(l, c);
+    else
+        loop_deadline(l, c->drain.deadline_ns);
 }

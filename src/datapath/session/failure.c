@@ -14,6 +14,7 @@
 #include "core/context.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
+#include "datapath/session/drain.h"
 
 void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what) {
     UNCANCELLED;
@@ -88,6 +89,14 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
     if (wc->status == IBV_WC_WR_FLUSH_ERR && atomic_load(&c->moved))
         snprintf(text, sizeof text, "the queue pair broke after an address of this side changed");
     session_close(l, s, reason, (uint32_t)wc->status, text);
+}
+
+void connection_wc_error(struct sluice_loop *l, struct connection *c, const struct ibv_wc *wc) {
+    loop_assert_inside(l);
+    if (likely(session_connection(c->session) == c))
+        session_wc_error(l, c->session, wc);
+    else if (!c->drain.began)
+        connection_retire(l, c);
 }
 
 void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc) {

@@ -26,6 +26,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
+#include "datapath/session/connections.h"
 #include "datapath/session/open.h"
 #include "datapath/tx/confirm.h"
 
@@ -218,7 +219,7 @@ static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reaso
 
 static void welcome(struct sluice_loop *l, struct session *s) {
     uint8_t probe[PROBE_BYTES];
-    if (!session_admit(s)) {
+    if (!connection_admit(session_connection(s))) {
         session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0,
                       "the queue pair cannot be opened to operations of the peer");
         return;
@@ -334,7 +335,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
     if (fits)
         memcpy(data, msg->data,
                bytes); /* read once: the peer may write on where memory is shared */
-    recv_queue_give_back(l, s, msg);
+    recv_queue_give_back(l, msg);
     if (s->state != SESSION_OPENING)
         return; /* ended meanwhile */
     if (!fits) {

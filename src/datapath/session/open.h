@@ -13,8 +13,6 @@ void session_prepare(struct sluice_loop *l, struct session *s);
 void session_apply(struct sluice_loop *l, struct session *s);
 void session_adopt(struct sluice_loop *l, struct session *s);
 void session_arrived(struct sluice_loop *l, struct session *s); /* before it was adopted; once */
-/* The dialer is welcome: regions are open to it. False: the device refuses. */
-bool session_admit(struct session *s);
 void session_begin(struct sluice_loop *l, struct session *s);
 /* A peer waits for the application's decision: CONNECT. */
 void session_ask(struct sluice_loop *l, struct session *s);

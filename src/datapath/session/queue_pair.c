@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "common/uncancelled.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
@@ -70,6 +71,14 @@ struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr 
             return NULL;
         }
     }
+}
+
+bool connection_modify(struct connection *c, struct ibv_qp_attr *attr, int mask) {
+    UNCANCELLED;
+    int error = c->session->node->fabric->modify_qp(c->qp, attr, mask);
+    if (error > 0)
+        errno = error;
+    return error == 0;
 }
 
 /* Made as for a session, and taken away again. The device stays meanwhile: under assist_lock. False: not made. */

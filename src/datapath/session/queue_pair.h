@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct sluice_node;
+struct connection;
 
 /* Entries of a send queue, and pieces of a request, on the node's device. Any thread. */
 uint32_t queue_pair_sends(const struct sluice_node *n);
@@ -23,6 +24,8 @@ uint32_t queue_pair_sges(const struct sluice_node *n);
  */
 struct ibv_qp *queue_pair_create(struct sluice_node *n, struct ibv_qp_init_attr *init,
                                  bool *extended);
+/* Moves the queue pair to another state; false and errno when the device refuses. */
+bool connection_modify(struct connection *c, struct ibv_qp_attr *attr, int mask);
 /*
  * Bytes of inline data that a session has: as the last one was granted, or, before there was any, as one is granted
  * that is made for that, once. 0: none, or nothing could be made. Any thread that may wait for the device.

@@ -42,7 +42,8 @@ void session_reap(struct sluice_loop *l) {
     loop_assert_inside(l);
     struct session **at = &l->dying, *s;
     while ((s = *at)) {
-        if (s->dirty || s->noticed || !session_ref_tryfree(&s->ref)) {
+        if (s->dirty || s->noticed || session_connection(s)->next ||
+            !session_ref_tryfree(&s->ref)) {
             at = &s->dying_next; /* next turn */
             continue;
         }

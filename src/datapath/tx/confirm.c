@@ -18,8 +18,7 @@
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 
-void confirm_init(struct session *s) {
-    struct connection *c = session_connection(s);
+void confirm_init(struct connection *c) {
     c->confirm.on = true;
     c->confirm.probe_known = false;
     c->confirm.sent_tail = c->sq.head;
@@ -54,7 +53,7 @@ static void post(struct sluice_loop *l, struct session *s) {
     c->sq.frameless++;
     l->totals.posts++;
     l->totals.send_wrs++;
-    int error = post_wrs(s, &wr, &bad);
+    int error = post_wrs(c, &wr, &bad);
     if (unlikely(error != 0))
         post_failed(l, s, at, error);
 }

@@ -10,7 +10,7 @@
 #include "datapath/loop/loop.h"
 
 #define CONFIRMS_MAX 4u /* READs of nothing on their way, of one session */
-void confirm_init(struct session *s);
+void confirm_init(struct connection *c);
 /* The peer has named a byte to READ. */
 void confirm_begin(struct session *s, uint64_t address, uint32_t rkey);
 /* The last entries of the send queue, so many, were posted from l->send_wr[]. */

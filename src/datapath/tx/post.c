@@ -267,7 +267,7 @@ static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch
         c->sq.unsignalled = 0;
     }
     uint32_t first = c->sq.tail - batch->count;
-    int error = post_wrs(s, l->send_wr, &bad);
+    int error = post_wrs(c, l->send_wr, &bad);
     l->totals.posts++;
     l->totals.send_wrs += batch->count;
     l->totals.frames_sent += batch->count - batch->frameless;
@@ -375,23 +375,23 @@ void send_nothing(struct sluice_loop *l, struct session *s) {
     post_batch(l, s, &batch);
 }
 
-bool send_marker(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+bool send_marker(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
-    struct wr_batch batch;
-    wr_batch_init(&batch, true);
     if (sq_used(c) >= c->sq.depth)
         return false;
-    struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 0, IBV_SEND_SIGNALED), *bad;
-    wr->sg_list = NULL;
-    wr_batch_entry(s, NULL, 0, SQ_MESSAGE);
+    /* An empty inline-less send: in ERR it is never executed, only flushed, after all others. */
+    struct ibv_send_wr *bad, wr = {.wr_id = wr_send_id(c, c->sq.tail),
+                                   .opcode = IBV_WR_SEND,
+                                   .send_flags = IBV_SEND_SIGNALED};
+    c->sq.entries[c->sq.tail & c->sq.mask] =
+        (struct sq_entry){.bytes = (uint64_t)SQ_MESSAGE << SQ_WHAT_SHIFT};
     l->totals.posts++;
     l->totals.send_wrs++;
-    if (post_wrs(s, wr, &bad) == 0)
-        return true;
-    c->sq.tail--;
-    return false;
+    if (post_wrs(c, &wr, &bad) != 0)
+        return false;
+    c->sq.tail++;
+    c->session->tokens = 0;
+    return true;
 }
 
 void send_flush(struct sluice_loop *l, struct session *s) {
@@ -422,6 +422,6 @@ void send_flush(struct sluice_loop *l, struct session *s) {
         return;
     if (unlikely(c->credits.returned))
         credits_return(l, s);
-    if (credits_update_due(s))
+    if (credits_update_due(c))
         send_control(l, s, FRAME_CREDIT);
 }

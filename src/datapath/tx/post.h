@@ -20,10 +20,9 @@ enum build_result {
 
 #define HEADER_BYTES 64u /* a slot in the ring of headers: a frame header and a short payload */
 
-/* ibv_post_send() on the session's queue pair. */
-static inline int post_wrs(struct session *s, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
-    struct connection *c = session_connection(s);
-    if (unlikely(s->node->traits.posts_by_call))
+/* ibv_post_send() on the connection's queue pair. */
+static inline int post_wrs(struct connection *c, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+    if (unlikely(c->session->node->traits.posts_by_call))
         return uncancelled(ibv_post_send(c->qp, wr, bad));
     return ibv_post_send(c->qp, wr, bad);
 }
@@ -39,7 +38,7 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes);
 /* After the QP went to ERR: its completion is the last of this QP's sends. */
-bool send_marker(struct sluice_loop *l, struct session *s);
+bool send_marker(struct sluice_loop *l, struct connection *c);
 void send_nothing(struct sluice_loop *l, struct session *s); /* a WRITE of no bytes */
 
 /*

@@ -257,7 +257,7 @@ static inline void post_one(struct sluice_loop *l, struct session *s, struct slu
     l->wr.wr_id = wr_send_id(c, tail);
     l->wr.send_flags = (inlined ? IBV_SEND_INLINE : 0u) | (signal ? IBV_SEND_SIGNALED : 0u);
     struct ibv_send_wr *bad;
-    int error = post_wrs(s, &l->wr, &bad);
+    int error = post_wrs(c, &l->wr, &bad);
     if (unlikely(error != 0))
         post_failed(l, s, tail, error);
     if (!keep)

@@ -23,8 +23,8 @@
 #include "datapath/tx/iov.h"
 #include "datapath/tx/send.h"
 
-static void retire(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct connection *c = session_connection(s);
+static void retire(struct sluice_loop *l, struct connection *c, sluice_status status) {
+    struct session *s = c->session;
     struct sq_entry *entry = &c->sq.entries[c->sq.head++ & c->sq.mask];
     uint64_t bytes = entry->bytes;
     struct sluice_msg *msg = entry->msg;
@@ -72,8 +72,8 @@ static void retire(struct sluice_loop *l, struct session *s, sluice_status statu
  * So many entries that were successful. Nearly all of them are messages of this thread that went
  * inline and have no outcome: their share of the window is given back together.
  */
-static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entries) {
-    struct connection *c = session_connection(s);
+static void retire_many(struct sluice_loop *l, struct connection *c, uint32_t entries) {
+    struct session *s = c->session;
     const uint64_t common = SQ_COUNTED | (uint64_t)SQ_MESSAGE << SQ_WHAT_SHIFT;
     uint32_t count = 0;
     uint64_t bytes = 0;
@@ -84,7 +84,7 @@ static void retire_many(struct sluice_loop *l, struct session *s, uint32_t entri
             count++;
             bytes += entry->bytes & SQ_BYTES;
         } else {
-            retire(l, s, SLUICE_OK);
+            retire(l, c, SLUICE_OK);
         }
     }
     if (count > 0)
@@ -128,23 +128,23 @@ static sluice_status wc_outcome(const struct session *s, enum ibv_wc_status stat
 }
 
 /* Retires entries that need no more than to be sent, as far as that is known; in order with the others. */
-static void retire_sent(struct sluice_loop *l, struct session *s) {
-    struct connection *c = session_connection(s);
+static void retire_sent(struct sluice_loop *l, struct connection *c) {
     while ((int32_t)(c->confirm.sent_tail - c->sq.head) > 0 && sq_used(c) > 0 &&
            !(c->sq.entries[c->sq.head & c->sq.mask].bytes & SQ_BEHIND))
-        retire(l, s, SLUICE_OK);
-    confirm_again(l, s);
+        retire(l, c, SLUICE_OK);
+    if (likely(session_connection(c->session) == c))
+        confirm_again(l, c->session);
 }
 
 /* There is room again: sessions and calls that waited for it go on. */
-static void send_moved(struct sluice_loop *l, struct session *s) {
+static void send_moved(struct sluice_loop *l, struct connection *c) {
+    struct session *s = c->session;
     if (s->window.waits_writable)
         send_check_writable(l, s);
-    if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->rpc.cancels ||
-        session_connection(s)->sq.blocked)
+    if (s->tx.queue.head || s->tx.replies.head || s->rpc.answers || s->rpc.cancels || c->sq.blocked)
         loop_dirty(l, s);
-    if (s->state >= SESSION_FLUSHING)
-        session_progress(l, s);
+    if (s->state >= SESSION_FLUSHING || unlikely(session_connection(s) != c))
+        connection_progress(l, c);
 }
 
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
@@ -161,33 +161,32 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         if ((int32_t)(end - c->confirm.sent_tail) > 0)
             c->confirm.sent_tail = end;
         if (wc->status == IBV_WC_SUCCESS && wc->opcode != IBV_WC_RDMA_READ) {
-            retire_sent(l, s);
-            send_moved(l, s);
+            retire_sent(l, c);
+            send_moved(l, c);
             return;
         }
         if (wc->status != IBV_WC_SUCCESS)
             for (; ahead > 0; ahead--)
-                retire(l, s, SLUICE_EUNKNOWN);
+                retire(l, c, SLUICE_EUNKNOWN);
     }
-    retire_many(l, s, ahead);
+    retire_many(l, c, ahead);
     unsigned what = c->sq.entries[c->sq.head & c->sq.mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
-    retire(l, s, wc_outcome(s, wc->status, what));
+    retire(l, c, wc_outcome(s, wc->status, what));
     if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
         session_access_error(l, s, wc);
     else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RNDV))
         session_withdrawn(l, s, wc);
     else if (unlikely(wc->status != IBV_WC_SUCCESS))
-        session_wc_error(l, s, wc);
+        connection_wc_error(l, c, wc);
     else if (unlikely(c->confirm.on))
-        retire_sent(l, s);
-    send_moved(l, s);
+        retire_sent(l, c);
+    send_moved(l, c);
 }
 
-void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status) {
-    struct connection *c = session_connection(s);
+void send_abandon(struct sluice_loop *l, struct connection *c, sluice_status status) {
     loop_assert_inside(l);
     while (c->sq.head != c->sq.tail)
-        retire(l, s, status);
+        retire(l, c, status);
 }
 
 /*

@@ -15,6 +15,6 @@ void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status sta
 /* Ends queued messages whose deadline passed; tells the loop the next deadline. */
 void send_expire(struct sluice_loop *l, struct session *s);
 /* Gives back everything still in the send queue, as if it had completed with this status. */
-void send_abandon(struct sluice_loop *l, struct session *s, sluice_status status);
+void send_abandon(struct sluice_loop *l, struct connection *c, sluice_status status);
 
 #endif

@@ -37,9 +37,9 @@ PAIR_WITH(pair_opened, each_connection_has_another_name) {
         pair_connect(p, PAIR_LINK());
         uint64_t name = atomic_load(&pair_session(&p->b)->connection->name);
         assert_int_not_equal(name, last);
-        assert_ptr_equal(
-            wr_send_connection(p->b.node->connections, wr_send_id(pair_session(&p->b)->connection, 7)),
-            pair_session(&p->b)->connection);
+        assert_ptr_equal(wr_send_connection(p->b.node->connections,
+                                            wr_send_id(pair_session(&p->b)->connection, 7)),
+                         pair_session(&p->b)->connection);
         assert_null(last ? wr_send_connection(p->b.node->connections, last) : NULL);
         last = name;
         sluice_hangup(p->b.session, 0);

@@ -213,10 +213,10 @@ PAIR_WITH(pair_connected, a_completion_of_nobody_goes_back) {
     struct sluice_msg *msg = l->srq.all[0];
     uint32_t posted = l->srq.queue.posted;
     assert_null(msg->owner);
-    assert_null(srq_session(l, 0xffffff));
-    assert_null(srq_session(l, UINT32_MAX));
-    assert_ptr_equal(srq_session(l, pair_session(&p->a)->connection->qp->qp_num),
-                     pair_session(&p->a));
+    assert_null(srq_connection(l, 0xffffff));
+    assert_null(srq_connection(l, UINT32_MAX));
+    assert_ptr_equal(srq_connection(l, pair_session(&p->a)->connection->qp->qp_num),
+                     pair_session(&p->a)->connection);
     l->wc[0] = (struct ibv_wc){.wr_id = (uintptr_t)msg, .qp_num = 0xabcdef, .byte_len = 100};
     l->wc_next = 0;
     l->wc_count = 1;

@@ -5,6 +5,7 @@
  */
 #include "support/reason.h"
 #include "datapath/session/close.h"
+#include "datapath/session/queue_pair.h"
 #include "cm/internal.h"
 
 /* ---- not connected ----------------------------------------------------------------------------- */
@@ -219,7 +220,7 @@ TEST(a_queue_pair_that_broke_is_told_whatever_comes_first) {
         watched_fabric.ack_async_event = no_async_ack;
         if (flushes_first) {
             uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-            assert_true(session_modify(s, &attr, IBV_QP_STATE));
+            assert_true(connection_modify(s->connection, &attr, IBV_QP_STATE));
             while (s->state < SESSION_RELEASED) {
                 assert_int_equal(sluice_poll(p.a.loop, NULL, 0, 0), 0);
                 assert_true(env_now(&env_default) < limit);
