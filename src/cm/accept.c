@@ -58,7 +58,7 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     conn->rtr.max_dest_rd_atomic = conn->rep.depth_in;
     conn->rts.max_rd_atomic = conn->rep.depth_out;
     cm_enter(cm, conn, CM_CREATING_QP_PASSIVE);
-    cm_tell_loop(s, LOOP_MSG_PREPARE);
+    cm_tell_loop(conn, LOOP_MSG_PREPARE);
 }
 
 /* Decides about the request; *rep: the answer. Refused: *rej has the code, and a text if there is one. */
@@ -153,7 +153,7 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     session_table_publish(s, n->index, 0);
     if (asks) {
         cm_enter(cm, conn, CM_AWAITING_APP);
-        cm_tell_loop(s, LOOP_MSG_ASK);
+        cm_tell_loop(conn, LOOP_MSG_ASK);
     } else {
         admission_start(cm, conn);
     }
@@ -164,10 +164,9 @@ void cm_answered(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.state != CM_AWAITING_APP)
         return;              /* too late: the request is gone, and CLOSED on its way */
     if (conn->established) { /* the peer has said HELLO: the loop tells it */
-        struct session *s = session_of_conn(conn);
         if (conn->accepted)
             cm_up(cm, conn);
-        cm_tell_loop(s, LOOP_MSG_HANDSHAKE_ANSWER);
+        cm_tell_loop(conn, LOOP_MSG_HANDSHAKE_ANSWER);
         return;
     }
     if (conn->accepted) {

@@ -84,8 +84,8 @@ static void take_msg(struct cm *cm, struct mpsc_queue_item *item) {
         cm_unlisten(cm, cm_listener_at(cm, item->slot));
         return;
     }
-    struct session *s = session_table_at(session_handle_make(cm->node->index, item->slot, 0));
-    struct cm_conn *conn = &session_connection(s)->cm;
+    struct cm_conn *conn = &connection_table_at(cm->node->connections, item->slot)->cm;
+    struct session *s = session_of_conn(conn);
     switch ((enum cm_msg)item->verb) {
     case CM_MSG_DIAL:
         if (!conn->over) /* hung up before it was begun */

@@ -65,7 +65,7 @@ void cm_end(struct cm *cm, struct cm_conn *conn, const struct cm_failure *why) {
     log_write(&cm->node->log, SLUICE_LOG_DEBUG, "%s %s: %s", conn->passive ? "from" : "to",
               s->peer.address, text);
     cm_enter(cm, conn, CM_FAILED);
-    cm_tell_loop(s, LOOP_MSG_DOWN);
+    cm_tell_loop(conn, LOOP_MSG_DOWN);
 }
 
 void cm_up(struct cm *cm, struct cm_conn *conn) {
@@ -77,20 +77,18 @@ void cm_up(struct cm *cm, struct cm_conn *conn) {
 /* The connection is there: the session is up, unless there is a handshake first. */
 void cm_adopt(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
-    struct session *s = session_of_conn(conn);
     conn->rejectable = false;
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
         cm_enter(cm, conn, CM_HANDSHAKE);
     else
         cm_up(cm, conn);
-    cm_tell_loop(s, LOOP_MSG_ADOPT);
+    cm_tell_loop(conn, LOOP_MSG_ADOPT);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
 void cm_release(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
-    struct session *s = session_of_conn(conn);
     conn->over = true;
     if (conn->call && cm_leave(cm, conn)) {
         /* the id goes as soon as the kernel lets it */
@@ -108,11 +106,10 @@ void cm_release(struct cm *cm, struct cm_conn *conn) {
         fabric->disconnect(conn->owner.id); /* an error means that it was over already */
     }
     cm_enter(cm, conn, CM_RELEASED);
-    cm_tell_loop(s, LOOP_MSG_DRAIN);
+    cm_tell_loop(conn, LOOP_MSG_DRAIN);
 }
 
 void cm_drained(struct cm *cm, struct cm_conn *conn) {
-    struct session *s = session_of_conn(conn);
     /* Its flush may have been faster than the news of why, which were there before its queue pair was gone. */
     cm_hear_now(cm);
     if (conn->owner.id)
@@ -126,5 +123,5 @@ void cm_drained(struct cm *cm, struct cm_conn *conn) {
         conn->linked = false;
     }
     stats_add(&cm->stats->closed, 1);
-    cm_tell_loop(s, LOOP_MSG_GONE);
+    cm_tell_loop(conn, LOOP_MSG_GONE);
 }

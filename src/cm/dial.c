@@ -111,10 +111,9 @@ unsigned cm_take_names(struct cm *cm) {
 
 /* The last try has used the QP up. */
 static bool prepare_another(struct cm *cm, struct cm_conn *conn) {
-    struct session *s = session_of_conn(conn);
     (void)cm;
     conn->used_up = conn->prepared = false;
-    cm_tell_loop(s, LOOP_MSG_PREPARE);
+    cm_tell_loop(conn, LOOP_MSG_PREPARE);
     return true;
 }
 
@@ -123,7 +122,6 @@ static bool prepare_another(struct cm *cm, struct cm_conn *conn) {
  * address must do with that QP.
  */
 static bool prepare(struct cm *cm, struct cm_conn *conn) {
-    struct session *s = session_of_conn(conn);
     struct ibv_qp_attr init;
     int mask;
     if (!cm_attributes(cm, conn, IBV_QPS_INIT, &init, &mask)) {
@@ -142,7 +140,7 @@ static bool prepare(struct cm *cm, struct cm_conn *conn) {
     conn->preparing = true;
     conn->init = init;
     conn->init_mask = mask;
-    cm_tell_loop(s, LOOP_MSG_PREPARE);
+    cm_tell_loop(conn, LOOP_MSG_PREPARE);
     return true;
 }
 
@@ -238,7 +236,6 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
 
 void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
-    struct session *s = session_of_conn(conn);
     const struct fabric_traits *traits = &cm->node->traits;
     conn->established = true;
     conn->rejectable = !traits->answer_is_up; /* until we establish, the listener can be told no */
@@ -267,7 +264,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
         return;
     }
     cm_enter(cm, conn, CM_MODIFYING_QP);
-    cm_tell_loop(s, LOOP_MSG_APPLY);
+    cm_tell_loop(conn, LOOP_MSG_APPLY);
 }
 
 void cm_ready(struct cm *cm, struct cm_conn *conn) {

@@ -25,9 +25,10 @@ struct ifaddrs;
 
 /* ---- cm.c -------------------------------------------------------------------------------------- */
 
-/* A message of a session for its loop. */
-static inline void cm_tell_loop(struct session *s, enum loop_msg verb) {
-    s->node->upcalls->loop_post(atomic_load(&s->loop), s, verb);
+/* A message of a connection for its loop. */
+static inline void cm_tell_loop(struct cm_conn *conn, enum loop_msg verb) {
+    struct connection *c = connection_of_conn(conn);
+    c->session->node->upcalls->loop_post(atomic_load(&c->session->loop), c, verb);
 }
 
 /*

@@ -138,7 +138,7 @@ static void qp_failed(struct cm *cm, struct ibv_qp *qp, enum ibv_event_type type
     conn->reported = true;
     conn->down = (struct cm_failure){.reason = reason, .vendor = (uint32_t)type, .cm_event = -1};
     snprintf(conn->down.text, sizeof conn->down.text, "%s (event %d)", what, (int)type);
-    cm_tell_loop(c->session, LOOP_MSG_DOWN);
+    cm_tell_loop(conn, LOOP_MSG_DOWN);
 }
 
 static void on_async(struct cm *cm, const struct ibv_async_event *event) {

@@ -2,7 +2,7 @@
 /*
  * cm_conn.h - the CM thread's part of a connection, and the fields handed over with each message.
  *
- * A conn is part of a session. Everything in it belongs to the CM thread except the groups marked
+ * A conn is part of a connection. Everything in it belongs to the CM thread except the groups marked
  * otherwise, which are written by one side before it posts the message named there and read by the
  * other after it took that message.
  */
@@ -86,7 +86,7 @@ struct cm_failure {
     char text[124];
 };
 
-/* Records the CM thread takes. */
+/* Messages that the CM thread takes: of a connection, and of a listener. */
 enum cm_msg {
     CM_MSG_DIAL,
     CM_MSG_PREPARED,
@@ -96,8 +96,8 @@ enum cm_msg {
     CM_MSG_HANDSHAKE_DONE, /* the peer's HELLO (listener) or WELCOME (dialer) is in order */
     CM_MSG_RELEASE,
     CM_MSG_DRAINED,
-    CM_MSG_SESSION_COUNT,
-    CM_MSG_LISTEN = CM_MSG_SESSION_COUNT,
+    CM_MSG_CONNECTION_COUNT,
+    CM_MSG_LISTEN = CM_MSG_CONNECTION_COUNT,
     CM_MSG_UNLISTEN,
 };
 

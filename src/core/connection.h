@@ -17,6 +17,7 @@
 #include <sluice/sluice.h>
 
 #include "core/cm_conn.h"
+#include "core/loop_msg.h"
 #include "pool/pool.h"
 
 #define CREDITS_INITIAL 4u  /* credits every peer has at first; no more than CREDITS_MIN */
@@ -157,8 +158,8 @@ struct confirm {
 /* drain.c: the end of the queue pair. */
 struct drain {
     bool renewing;      /* OPENING: the queue pair is being drained, for the next try's */
-    bool began;         /* its end: connection_retire(), or the session's */
-    bool over;          /* of one that its session does not send over: to be freed */
+    bool began;         /* the queue pair went into ERR, and is not gone */
+    bool asked, over;   /* of one that its session does not send over: it is to end; to be freed */
     bool ended;         /* the QP is gone, its completions are still to be polled */
     bool last, settled; /* it takes no more shared receives; their completions were polled */
     uint8_t extensions;
@@ -206,8 +207,9 @@ struct connection {
      * side is not what it was when the connection was made. */
     _Atomic bool accessed __attribute__((aligned(64)));
     _Atomic bool moved;
-    _Atomic bool last_posted; /* last_wqe is in the mailbox of the loop */
-    struct mpsc_queue_item last_wqe;
+    _Atomic bool last_posted; /* LAST_WQE is in the mailbox of the loop */
+    struct mpsc_queue_item to_loop[LOOP_MSG_CONNECTION_END - LOOP_MSG_SESSION_COUNT];
+    struct mpsc_queue_item to_cm[CM_MSG_CONNECTION_COUNT];
     struct cm_conn cm;
 } __attribute__((aligned(64)));
 

@@ -53,6 +53,11 @@ static inline uint64_t wr_send_id(const struct connection *c, uint32_t index) {
                                                                       << WR_INDEX_SHIFT;
 }
 
+/* As it travels with a message. */
+static inline uint32_t connection_generation(const struct connection *c) {
+    return (uint32_t)(atomic_load_explicit(&c->name, memory_order_relaxed) >> WR_GENERATION_SHIFT);
+}
+
 /* The place in the send queue of the connection that a send's wr_id names. */
 static inline uint16_t wr_send_index(uint64_t wr_id) {
     return (uint16_t)(wr_id >> WR_INDEX_SHIFT);

@@ -144,9 +144,10 @@ static inline uint64_t node_leave_ns(const sluice_node *n) {
     return n->traits.repeats ? LEAVE_MOST_NS : LEAVE_NS;
 }
 
-/* Hands a message of a session to the CM thread. Any thread. */
-static inline void cm_post(sluice_node *n, struct session *s, enum cm_msg verb) {
-    mailbox_post(&n->cm_mailbox, &s->to_cm[verb], (uint32_t)verb, s->slot, session_generation(s));
+/* Hands a message of a connection to the CM thread. Any thread. */
+static inline void cm_post(sluice_node *n, struct connection *c, enum cm_msg verb) {
+    mailbox_post(&n->cm_mailbox, &c->to_cm[verb], (uint32_t)verb, c->slot,
+                 connection_generation(c));
 }
 
 #endif

@@ -23,6 +23,7 @@
 
 #include "common/assert.h"
 #include "core/connection.h"
+#include "core/loop_msg.h"
 #include "core/session_ref.h"
 #include "core/message.h"
 #include "pool/pool.h"
@@ -37,31 +38,6 @@ enum session_state {
     SESSION_DRAINING, /* QP in ERR, completions come back */
     SESSION_DRAINED,  /* QP destroyed; the CM thread destroys the id */
     SESSION_GONE,     /* last events, then the slot is free */
-};
-
-/*
- * Messages a loop takes. SEND and FREE are embedded in their message, DEVICE_LOST and SRQ_LOW in the loop, LAST_WQE in the
- * connection, the others in the session.
- */
-enum loop_msg {
-    LOOP_MSG_WRITABLE_WAIT,
-    LOOP_MSG_REQUESTS, /* another thread answered without a message, or gave requests up */
-    LOOP_MSG_HANGUP,
-    LOOP_MSG_ASK,
-    LOOP_MSG_PREPARE,
-    LOOP_MSG_APPLY,
-    LOOP_MSG_ADOPT,
-    LOOP_MSG_HANDSHAKE_ANSWER, /* the application answered a peer that has said HELLO */
-    LOOP_MSG_DOWN,
-    LOOP_MSG_DRAIN,
-    LOOP_MSG_GONE,
-    LOOP_MSG_SESSION_COUNT,
-    LOOP_MSG_LAST_WQE =
-        LOOP_MSG_SESSION_COUNT, /* a queue pair in ERR takes no more of the shared receives */
-    LOOP_MSG_SEND,
-    LOOP_MSG_DEVICE_LOST,
-    LOOP_MSG_FREE,    /* a kept message, freed by another thread */
-    LOOP_MSG_SRQ_LOW, /* few shared receives are left */
 };
 
 /* Events of the session itself that wait to be delivered. */
@@ -219,7 +195,6 @@ struct session {
     struct rndv *rndv; /* rndv.c: large messages in both directions; NULL until it is needed */
     _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     struct mpsc_queue_item to_loop[LOOP_MSG_SESSION_COUNT];
-    struct mpsc_queue_item to_cm[CM_MSG_SESSION_COUNT];
 
     struct link_config link_config;
     sluice_peer peer;
@@ -299,8 +274,12 @@ static inline uint32_t session_generation(struct session *s) {
     return session_ref_generation(atomic_load_explicit(&s->ref, memory_order_relaxed));
 }
 
+static inline struct connection *connection_of_conn(struct cm_conn *conn) {
+    return (struct connection *)(void *)((char *)conn - offsetof(struct connection, cm));
+}
+
 static inline struct session *session_of_conn(struct cm_conn *conn) {
-    return ((struct connection *)(void *)((char *)conn - offsetof(struct connection, cm)))->session;
+    return connection_of_conn(conn)->session;
 }
 
 static inline void msg_queue_init(struct msg_queue *queue) {
@@ -326,10 +305,8 @@ static inline bool connection_has_qp(const struct connection *c) {
     return c->qp || c->drain.ended;
 }
 
-/* The one that its session sends over; what comes over an earlier one brings buffers that are not posted again. */
 static inline bool connection_takes_receives(const struct connection *c) {
-    const struct session *s = c->session;
-    return c->qp && session_connection(s) == c && s->state < SESSION_DRAINING;
+    return c->qp && c->session->state < SESSION_DRAINING;
 }
 
 #endif

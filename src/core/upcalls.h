@@ -28,8 +28,8 @@ struct upcalls {
 
     /* ---- the connection manager asks the data path: the CM thread ---- */
 
-    /* A message of a session for its loop. */
-    void (*loop_post)(struct sluice_loop *l, struct session *s, enum loop_msg verb);
+    /* A message of a connection for its loop. */
+    void (*loop_post)(struct sluice_loop *l, struct connection *c, enum loop_msg verb);
     /* A queue pair in ERR takes no more of the loop's shared receives. */
     void (*loop_last_wqe)(struct sluice_loop *l, struct connection *c);
     /* The device is gone: once for each loop, under the node's lock. */

@@ -91,8 +91,8 @@ static void watch_fork(void) {
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
-static void post_to_loop(struct sluice_loop *l, struct session *s, enum loop_msg verb) {
-    loop_post(l, s, verb);
+static void post_to_loop(struct sluice_loop *l, struct connection *c, enum loop_msg verb) {
+    loop_post_connection(l, c, verb);
 }
 
 static void node_detach_device(sluice_node *n);

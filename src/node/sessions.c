@@ -147,7 +147,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
     /* ANSWER marks the message on its way: the slot cannot be freed before the CM thread took it,
      * even if sluice_close() hangs the session up at this very moment. */
     out->id = session_table_publish(s, n->index, SESSION_REF_ANSWER);
-    cm_post(n, s, CM_MSG_DIAL);
+    cm_post(n, session_connection(s), CM_MSG_DIAL);
     return SLUICE_OK;
 }
 
@@ -182,7 +182,7 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
         conn->refuse_code = code;
         snprintf(conn->refuse_text, sizeof conn->refuse_text, "%s", text ? text : "");
         session_ref_set(&s->ref, SESSION_REF_ANSWER);
-        cm_post(s->node, s, CM_MSG_ANSWER);
+        cm_post(s->node, session_connection(s), CM_MSG_ANSWER);
         status = SLUICE_OK;
     }
     session_ref_put(&s->ref);

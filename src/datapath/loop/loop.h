@@ -397,7 +397,7 @@ void loop_close(struct sluice_loop *l);
 /* The owner, after DEVICE_LOST: gives the CQ back as soon as no session has a QP any more. */
 void loop_detach(struct sluice_loop *l);
 
-_Static_assert(LOOP_MSG_SRQ_LOW < WAKEUP_VERBS, "the wakeup carries them");
+_Static_assert(LOOP_MSG_COUNT <= WAKEUP_VERBS, "the wakeup carries them");
 
 static inline bool forked_loop(const struct sluice_loop *l) {
     return __builtin_expect(forked_bits() != 0, 0) && l && forked_node(l->node);
@@ -409,6 +409,13 @@ void loop_device_lost(struct sluice_loop *l);
 /* Hands a message of a session to its loop. Any thread. */
 static inline void loop_post(struct sluice_loop *l, struct session *s, enum loop_msg verb) {
     mailbox_post(&l->mailbox, &s->to_loop[verb], (uint32_t)verb, s->slot, session_generation(s));
+}
+
+/* Hands a message of a connection to its loop. Any thread. */
+static inline void loop_post_connection(struct sluice_loop *l, struct connection *c,
+                                        enum loop_msg verb) {
+    mailbox_post(&l->mailbox, &c->to_loop[verb - LOOP_MSG_SESSION_COUNT], (uint32_t)verb, c->slot,
+                 connection_generation(c));
 }
 
 /* ---- running: the owner only ----------------------------------------------------------------- */

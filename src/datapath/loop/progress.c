@@ -9,9 +9,9 @@
  */
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/loop/messages.h"
 #include "datapath/rndv/landing.h"
 #include "datapath/rndv/rndv.h"
-#include "datapath/rpc/cancel.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/rx/credits.h"
@@ -22,11 +22,9 @@
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
-#include "datapath/session/reap.h"
 #include "datapath/session/drain.h"
-#include "datapath/session/handshake.h"
+#include "datapath/session/reap.h"
 #include "datapath/session/keepalive.h"
-#include "datapath/session/open.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 #include "datapath/tx/send_completion.h"
@@ -36,97 +34,6 @@
 #define CLOCK_EVERY 63u    /* busy turns between two looks at the clock, less one */
 
 /* ---- the turn -------------------------------------------------------------------------------- */
-
-static void on_hangup(struct sluice_loop *l, struct session *s) {
-    /* First: a later call posts again or is seen below. */
-    session_ref_clear(&s->ref, SESSION_REF_HANGUP | SESSION_REF_OPEN);
-    uint64_t grace =
-        atomic_exchange_explicit(&s->foreign.hangup_grace, UINT64_MAX, memory_order_acq_rel);
-    session_hangup(l, s, grace);
-}
-
-static void take_msg(struct sluice_loop *l, struct mpsc_queue_item *item) {
-    if (item->verb == LOOP_MSG_SEND) {
-        send_arrived(
-            l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
-        return;
-    }
-    if (item->verb == LOOP_MSG_FREE) {
-        retain_free_arrived(
-            l, (struct sluice_msg *)(void *)((char *)item - offsetof(struct sluice_msg, item)));
-        return;
-    }
-    loop_uncancelled(l);
-    if (item->verb == LOOP_MSG_DEVICE_LOST) {
-        l->lost = l->unheard = true;
-        for (struct session *s = l->sessions; s; s = s->next)
-            for (struct connection *c = session_connection(s); c; c = c->next)
-                if (c->drain.began && !c->drain.renewing && c->qp && c->rx.queue->srq)
-                    srq_drain(l, c);
-        return;
-    }
-    if (item->verb == LOOP_MSG_LAST_WQE) {
-        srq_last(l, connection_table_at(l->node->connections, item->slot));
-        return;
-    }
-    if (item->verb == LOOP_MSG_SRQ_LOW) {
-        srq_low(l);
-        return;
-    }
-    struct session *s = session_table_at(session_handle_make(l->node->index, item->slot, 0));
-    switch ((enum loop_msg)item->verb) {
-    case LOOP_MSG_WRITABLE_WAIT:
-        session_ref_clear(&s->ref, SESSION_REF_WRITABLE_WAIT);
-        send_wait_requested(l, s);
-        break;
-    case LOOP_MSG_REQUESTS:
-        rpc_cancel_take_msg(l, s);
-        break;
-    case LOOP_MSG_HANGUP:
-        on_hangup(l, s);
-        break;
-    case LOOP_MSG_ASK:
-        session_ask(l, s);
-        break;
-    case LOOP_MSG_PREPARE:
-        session_prepare(l, s);
-        break;
-    case LOOP_MSG_APPLY:
-        session_apply(l, s);
-        break;
-    case LOOP_MSG_ADOPT:
-        session_adopt(l, s);
-        break;
-    case LOOP_MSG_HANDSHAKE_ANSWER:
-        handshake_answered(l, s);
-        break;
-    case LOOP_MSG_DOWN:
-        session_down(l, s);
-        break;
-    case LOOP_MSG_DRAIN:
-        session_drain(l, s);
-        break;
-    case LOOP_MSG_GONE:
-        session_gone(l, s);
-        break;
-    case LOOP_MSG_LAST_WQE: /* above */
-    case LOOP_MSG_SEND:
-    case LOOP_MSG_DEVICE_LOST:
-    case LOOP_MSG_FREE:
-    case LOOP_MSG_SRQ_LOW:
-        break;
-    }
-}
-
-static unsigned take_msgs(struct sluice_loop *l) {
-    unsigned count = 0;
-    struct mpsc_queue_item *item;
-    while (count < LOOP_MSGS_MAX && (item = mpsc_queue_take(&l->mailbox.queue))) {
-        take_msg(l, item);
-        count++;
-    }
-    return count;
-}
 
 #define MIXED 8 /* completions; fewer are soon looked at */
 
@@ -417,7 +324,7 @@ unsigned loop_progress(struct sluice_loop *l) {
     if (unlikely(l->late != NULL))
         rndv_answer_late(l);
     if (unlikely(!mpsc_queue_empty(&l->mailbox.queue)))
-        found += take_msgs(l);
+        found += loop_take_msgs(l);
     if (likely(l->wc_next == l->wc_count))
         poll_completions(l);
     bool first = unlikely(l->crowded);

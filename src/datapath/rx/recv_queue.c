@@ -381,6 +381,6 @@ void recv_queue_assert_conserved(struct sluice_loop *l) {
             return;
     for (struct session *s = l->sessions; s; s = s->next)
         for (const struct connection *c = session_connection(s); c; c = c->next)
-            if (c->qp && !c->drain.began && !may_be_flushed(c))
+            if (c->qp && !c->drain.began && !c->drain.asked && !may_be_flushed(c))
                 ASSERT(c->rx.queue->posted == claimed(l, c->rx.queue));
 }

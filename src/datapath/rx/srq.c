@@ -180,7 +180,7 @@ void srq_say_low(struct sluice_loop *l) {
 /* Any thread, while the queue pair lives; one message stands for all until it is taken. */
 void srq_say_last(struct sluice_loop *l, struct connection *c) {
     if (!atomic_exchange(&c->last_posted, true))
-        mailbox_post(&l->mailbox, &c->last_wqe, LOOP_MSG_LAST_WQE, c->slot, 0);
+        loop_post_connection(l, c, LOOP_MSG_LAST_WQE);
 }
 
 /* ---- the end of a queue pair ----------------------------------------------------------------- */

@@ -111,7 +111,7 @@ static void release(struct sluice_loop *l, struct session *s) {
     rej->reason = own ? SLUICE_REASON_REFUSED : (uint16_t)s->close.reason;
     snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT,
              own ? "the application hung up" : s->info.close_text);
-    cm_post(l->node, s, CM_MSG_RELEASE);
+    cm_post(l->node, c, CM_MSG_RELEASE);
 }
 
 void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,

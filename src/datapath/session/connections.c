@@ -2,10 +2,10 @@
 /*
  * connections.c - the connections of a session: one is made, comes up, takes the session over, and is retired.
  *
- * A session begins with one, and has no other for most of its life. With another one that session goes on: what is sent
- * from then on goes over it. The earlier one posts no receives again; what arrived over it is delivered, what was sent over it
- * completes. It is retired when that is over, or when it breaks: drained by itself (drain.c), and freed when no lent message
- * speaks of it.
+ * A session begins with one, and has no other for most of its life. With another one that session goes on: what is sent from then
+ * on goes over it, and only it posts receives of its own again. What arrives over the earlier one is delivered, what was sent over
+ * it completes; the session may go back to it. It is retired when that is over, or when it breaks: drained by itself (drain.c),
+ * and freed when no frame speaks of it that is held or lent.
  *
  * Owner: the loop's thread.
  */
@@ -27,6 +27,7 @@
 #include "datapath/session/drain.h"
 #include "datapath/session/queue_pair.h"
 #include "datapath/tx/confirm.h"
+#include "datapath/tx/post.h"
 #include "fabric/fast.h"
 
 #define SIGNAL_EVERY 16u
@@ -230,6 +231,9 @@ bool connection_switch(struct sluice_loop *l, struct session *s, struct connecti
     struct connection *before = session_connection(s);
     if (c == before || !c->qp || c->drain.began || !may_switch(s))
         return false;
+    if (before->qp && sq_used(before) > 0)
+        send_nothing(
+            l, s); /* so that what was sent without a signal completes; nothing follows it there */
     /* The credits of kept messages are withheld from the peer, whichever connection they came by. */
     c->credits.retained = c->credits.withheld_due = before->credits.retained;
     before->credits.retained = before->credits.withheld_due = 0;
@@ -243,9 +247,16 @@ bool connection_switch(struct sluice_loop *l, struct session *s, struct connecti
     return true;
 }
 
+/* Frames that the session holds have the connection that they came by as owner. */
+static bool holds_frames(struct session *s) {
+    return s->rx.held.head || s->rx.partial || s->rx.partial_reply || rndv_pending(s);
+}
+
 void connections_reap(struct sluice_loop *l) {
     loop_assert_inside(l);
-    for (struct session *s = l->sessions; s && l->retired > 0; s = s->next)
+    for (struct session *s = l->sessions; s && l->retired > 0; s = s->next) {
+        if (holds_frames(s))
+            continue;
         for (struct connection **at = &session_connection(s)->next, *c; (c = *at);) {
             if (!c->drain.over || atomic_load(&c->last_posted)) {
                 at = &c->next;
@@ -255,4 +266,5 @@ void connections_reap(struct sluice_loop *l) {
             l->retired--;
             connection_free(l->node->connections, c);
         }
+    }
 }

@@ -26,9 +26,9 @@ bool connection_admit(struct connection *c);
  */
 struct connection *connection_add(struct sluice_loop *l, struct session *s);
 /*
- * The session sends over this one from now on. What it sent before stays where it is, and is received before what comes
- * now if the peer goes over after the last of it. False: a message is half sent, or a request, a large message or a one-sided
- * operation needs the connection that there is; or the session is not up.
+ * The session sends over this one from now on. What arrives over the earlier one is delivered, what was sent over it completes;
+ * between the two there is no order, which is the callers' to see to. False: a message is half sent, or a request, a large
+ * message or a one-sided operation needs the connection that there is; or the session is not up.
  */
 bool connection_switch(struct sluice_loop *l, struct session *s, struct connection *c);
 /* Frees those that connection_retire() has drained (drain.h). No message is lent just now. */

@@ -102,7 +102,7 @@ static void drained(struct sluice_loop *l, struct session *s) {
     rpc_client_end(l, s);
     free_queues(c);
     free_headers(l, c);
-    cm_post(l->node, s, CM_MSG_DRAINED);
+    cm_post(l->node, c, CM_MSG_DRAINED);
 }
 
 /* The device does not flush: completions of the dying QP that were polled already are forgotten. */
@@ -164,19 +164,25 @@ static void retired(struct sluice_loop *l, struct connection *c) {
     if (connection_has_qp(c))
         release_qp(l, c);
     c->drain.deadline_ns = 0;
+    c->drain.began = false; /* nothing is left to come back */
     send_abandon(l, c, SLUICE_EUNKNOWN);
     recv_queue_forget(l, c);
     free_queues(c);
     free_headers(l, c);
-    c->drain.over = true;
-    l->retired++;
+    cm_post(l->node, c, CM_MSG_DRAINED);
 }
 
 void connection_retire(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     ASSERT(session_connection(c->session) != c);
-    if (c->drain.began)
+    if (c->drain.asked)
         return;
+    c->drain.asked = true;
+    cm_post(l->node, c, CM_MSG_RELEASE);
+}
+
+void connection_drain(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
     c->drain.began = true;
     if (!connection_has_qp(c)) {
         retired(l, c);
@@ -232,7 +238,7 @@ void drain_progress(struct sluice_loop *l, struct connection *c) {
         send_abandon(l, c, SLUICE_EUNKNOWN);
         recv_queue_swallowed(l, c);
     }
-    if (!c->drain.over && !has_receives(c) && c->sq.head == c->sq.tail)
+    if (!has_receives(c) && c->sq.head == c->sq.tail)
         finish(l, c);
 }
 

@@ -12,8 +12,12 @@
 void session_drain(struct sluice_loop *l, struct session *s);
 /* The queue pair of a session that opens is of no more use. */
 void drain_begin(struct sluice_loop *l, struct session *s);
-/* One that its session does not send over. Once; it is freed by connections_reap(). */
+/*
+ * One that its session does not send over is ended: the CM thread disconnects it (RELEASE), it is drained (DRAIN), its id
+ * destroyed (DRAINED), and it waits for connections_reap() (GONE).
+ */
 void connection_retire(struct sluice_loop *l, struct connection *c);
+void connection_drain(struct sluice_loop *l, struct connection *c);
 /* Something came back; and it may have taken too long: l->now_ns was just read. */
 void drain_progress(struct sluice_loop *l, struct connection *c);
 void drain_timer(struct sluice_loop *l, struct connection *c);

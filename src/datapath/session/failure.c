@@ -95,7 +95,7 @@ void connection_wc_error(struct sluice_loop *l, struct connection *c, const stru
     loop_assert_inside(l);
     if (likely(session_connection(c->session) == c))
         session_wc_error(l, c->session, wc);
-    else if (!c->drain.began)
+    else
         connection_retire(l, c);
 }
 

@@ -303,7 +303,7 @@ static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *
         return;
     }
     c->handshake = HANDSHAKE_ANSWER;
-    cm_post(l->node, s, CM_MSG_HANDSHAKE_DONE);
+    cm_post(l->node, session_connection(s), CM_MSG_HANDSHAKE_DONE);
     /* The listener's link has none of its own: the place is free for the peer's. */
     s->link_config.private_bytes = hello.private_bytes;
     memcpy(s->link_config.private_data, hello.private_data, hello.private_bytes);
@@ -346,7 +346,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
         hear_refuse(l, s, data, (uint32_t)bytes);
     } else {
         take_probe(s, data, (uint32_t)bytes);
-        cm_post(l->node, s, CM_MSG_HANDSHAKE_DONE);
+        cm_post(l->node, session_connection(s), CM_MSG_HANDSHAKE_DONE);
         done(l, s);
     }
 }

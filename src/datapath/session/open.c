@@ -120,7 +120,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     }
     c->cm.qp_num = c->qp->qp_num;
     c->cm.srq = c->rx.queue->srq != NULL;
-    cm_post(l->node, s, CM_MSG_PREPARED);
+    cm_post(l->node, c, CM_MSG_PREPARED);
 }
 
 /* The queue pair of the last try is gone, or no longer this session's. */
@@ -154,7 +154,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         refused(l, s, "the queue pair cannot be moved to RTS");
         return;
     }
-    cm_post(l->node, s, CM_MSG_READY);
+    cm_post(l->node, c, CM_MSG_READY);
 }
 
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
@@ -194,7 +194,7 @@ void session_arrived(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     if (!s->adopted && session_connection(s)->cm.passive && s->state == SESSION_OPENING &&
         l->node->traits.rtu_stays_lost)
-        cm_post(l->node, s, CM_MSG_ARRIVED);
+        cm_post(l->node, session_connection(s), CM_MSG_ARRIVED);
 }
 
 void session_ask(struct sluice_loop *l, struct session *s) {
