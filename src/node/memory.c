@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/limits.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
 #include "pool/arena.h"

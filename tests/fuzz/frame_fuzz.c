@@ -6,7 +6,7 @@
  * Input: the session's counters, the bytes that arrived and the state of the greeting, then the
  * header. The receive side is compiled into this program, because the check is private to it.
  */
-#include "datapath/rx/receive.c" /* NOLINT(bugprone-suspicious-include) */
+#include "datapath/progress/receive.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz/fuzz.h"
 
 static struct session session;

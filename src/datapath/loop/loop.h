@@ -111,7 +111,7 @@ struct sluice_loop {
     uint32_t wc_next, wc_count;
     uint32_t wr_batch_max; /* sends posted at once: LOOP_WR_BATCH, or one */
     struct session *dirty, *notices, **notices_tail, *dying;
-    struct session *late;      /* rndv_answer.c */
+    struct session *late;      /* ats.c */
     struct msg_queue outcomes; /* messages whose SENT event is due */
 
     sluice_event *out; /* the caller's array */

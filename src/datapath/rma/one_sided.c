@@ -25,7 +25,7 @@
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rx/message.h"
-#include "datapath/rx/receive.h"
+#include "datapath/progress/receive.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"

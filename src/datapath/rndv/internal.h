@@ -3,11 +3,11 @@
  * internal.h - what the files that move large messages share; docs/protocol.md has the rules.
  *
  *   rndv.c         what both directions need; posting
- *   rndv_rts.c     sender: announces
- *   rndv_tx.c      sender: messages that were announced, until the peer has them
- *   rndv_rx.c      receiver: announcements, and the memory they go to
- *   rndv_copy.c    receiver: those that it copies by itself
- *   rndv_answer.c  receiver: tells the sender which it has
+ *   rts.c     sender: announces
+ *   outgoing.c      sender: messages that were announced, until the peer has them
+ *   incoming.c      receiver: announcements, and the memory they go to
+ *   copy.c    receiver: those that it copies by itself
+ *   ats.c  receiver: tells the sender which it has
  *   deliver.c      receiver: delivers in order; asks the application where a message goes
  *
  * A message at the sender is a `struct rndv_tx`: its index is its rendezvous number. At the receiver it is a
@@ -192,7 +192,7 @@ static inline uint32_t rndv_chunk(const struct session *s, uint64_t bytes, uint6
     return bytes - offset < most ? (uint32_t)(bytes - offset) : most;
 }
 
-/* ---- rndv_tx.c ------------------------------------------------------------------------------ */
+/* ---- outgoing.c ------------------------------------------------------------------------------ */
 
 /* Posts what can be; `bytes` are left of this turn's share. */
 void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -205,7 +205,7 @@ void rndv_tx_begin(struct session *s, struct rndv_tx *d, struct sluice_msg *msg)
 /* The peer has messages of these numbers. NULL, or what is wrong. */
 const char *rndv_tx_taken(struct sluice_loop *l, struct session *s, uint64_t numbers);
 
-/* ---- rndv_answer.c -------------------------------------------------------------------------- */
+/* ---- ats.c -------------------------------------------------------------------------- */
 
 /* Messages that are here, or cannot be: of each one its sender is told, at once or with others. */
 void rndv_answer(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -218,7 +218,7 @@ void rndv_answer_flush(struct sluice_loop *l, struct session *s, struct wr_batch
 uint32_t rndv_answer_take(struct sluice_loop *l, struct session *s);
 void rndv_answer_forget(struct sluice_loop *l, struct session *s);
 
-/* ---- rndv_rx.c ------------------------------------------------------------------------------- */
+/* ---- incoming.c ------------------------------------------------------------------------------- */
 
 void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                    uint32_t *bytes);

@@ -13,7 +13,7 @@
 #include <pthread.h>
 
 #include "datapath/rpc/server.h"
-#include "datapath/rx/receive.h"
+#include "datapath/progress/receive.h"
 
 #define RPC_LEFT_LATER                                                                             \
     UINT32_MAX           /* time left, in microseconds: more than this, so as good as no limit */

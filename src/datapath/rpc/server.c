@@ -21,7 +21,7 @@
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rpc/internal.h"
-#include "datapath/rx/receive.h"
+#include "datapath/progress/receive.h"
 #include "datapath/tx/framed.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"

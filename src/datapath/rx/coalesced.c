@@ -22,7 +22,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"
-#include "datapath/rx/receive_plain.h"
+#include "datapath/progress/receive_plain.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/coalesce.h"

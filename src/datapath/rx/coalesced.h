@@ -7,7 +7,7 @@
 #ifndef DATAPATH_RX_COALESCED_H
 #define DATAPATH_RX_COALESCED_H
 
-#include "datapath/rx/receive.h"
+#include "datapath/progress/receive.h"
 
 /* A frame in order: it is checked, and what there is room for is delivered. */
 enum recv_result coalesced_take(struct sluice_loop *l, struct session *s, struct sluice_msg *frame);

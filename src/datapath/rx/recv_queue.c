@@ -22,7 +22,7 @@
 #include "datapath/tx/post.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rx/coalesced.h"

@@ -16,7 +16,7 @@
  */
 #include "datapath/rx/retain.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rx/coalesced.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"

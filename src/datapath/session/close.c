@@ -37,7 +37,7 @@
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
 #include "datapath/session/queue_pair.h"
-#include "datapath/tx/send_completion.h"
+#include "datapath/session/send_completion.h"
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */

@@ -18,7 +18,7 @@
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rma/one_sided.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rx/credits.h"

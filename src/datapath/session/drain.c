@@ -31,7 +31,7 @@
 #include "datapath/rx/srq.h"
 #include "datapath/session/open.h"
 #include "datapath/session/queue_pair.h"
-#include "datapath/tx/send_completion.h"
+#include "datapath/session/send_completion.h"
 
 #define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
 

@@ -27,7 +27,7 @@
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rma/one_sided.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rx/credits.h"

@@ -8,7 +8,7 @@
 
 #include "core/auth/keyring.h"
 #include "core/context.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rpc/client.h"
 
 void session_free(struct sluice_loop *l, struct session *s) {

@@ -6,7 +6,7 @@
  * with which key. A frame is a header from the ring of headers and as many parts, or slices of them, as
  * fit into its payload and into a work request of this device. If that is all of them it is a message
  * in one frame, else the message goes as fragments; above the switch point it is announced, and written
- * from where it lies (rndv_tx.c). Small pieces are copied by the call and make a message like any other:
+ * from where it lies (outgoing.c). Small pieces are copied by the call and make a message like any other:
  * that is cheaper than to gather it.
  *
  * Plain memory that is sent in place is like a region that the message has pinned in the node's cache of
@@ -24,7 +24,7 @@
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/rndv.h"
-#include "datapath/rndv/rndv_rts.h"
+#include "datapath/rndv/rts.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
 #include "core/forked.h"

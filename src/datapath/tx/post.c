@@ -28,7 +28,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rma/one_sided.h"
 #include "datapath/rndv/rndv.h"
-#include "datapath/rndv/rndv_rts.h"
+#include "datapath/rndv/rts.h"
 #include "datapath/rpc/cancel.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"

@@ -3,7 +3,7 @@
 #include "support/pair.h"
 
 #include "datapath/tx/post.h"
-#include "datapath/tx/send_completion.h"
+#include "datapath/session/send_completion.h"
 
 /* A send of the dialer's that is not complete: what it has to give back is in its queue. */
 static struct session *post_one(struct pair *p) {

@@ -9,7 +9,7 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/tx/post.h"
-#include "datapath/tx/send_completion.h"
+#include "datapath/session/send_completion.h"
 #include "support/announced.h"
 #include "support/log.h"
 #include "support/pool_stats.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_rx.h - large messages of the peer: RTS, and WRITEs that arrive.
+ * incoming.h - large messages of the peer: RTS, and WRITEs that arrive.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
-#ifndef DATAPATH_RNDV_RNDV_RX_H
-#define DATAPATH_RNDV_RNDV_RX_H
+#ifndef DATAPATH_RNDV_INCOMING_H
+#define DATAPATH_RNDV_INCOMING_H
 
 #include "datapath/loop/loop.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_rts.c - announces large messages of this side: by which way each goes, and the RTS.
+ * rts.c - announces large messages of this side: by which way each goes, and the RTS.
  *
  * Owner: the loop's thread.
  */
-#include "datapath/rndv/rndv_rts.h"
+#include "datapath/rndv/rts.h"
 #include "core/context.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"

@@ -9,14 +9,14 @@
  */
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
-#include "datapath/loop/messages.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/progress/messages.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/rx/credits.h"
-#include "datapath/rx/receive.h"
-#include "datapath/rx/receive_plain.h"
+#include "datapath/progress/receive.h"
+#include "datapath/progress/receive_plain.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
@@ -27,7 +27,7 @@
 #include "datapath/session/keepalive.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
-#include "datapath/tx/send_completion.h"
+#include "datapath/session/send_completion.h"
 #include "core/context.h"
 
 #define PUBLISH_EVERY 255u /* busy turns between two updates of the statistics page, less one */

@@ -28,7 +28,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/internal.h"

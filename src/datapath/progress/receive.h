@@ -4,8 +4,8 @@
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
-#ifndef DATAPATH_RX_RECEIVE_H
-#define DATAPATH_RX_RECEIVE_H
+#ifndef DATAPATH_PROGRESS_RECEIVE_H
+#define DATAPATH_PROGRESS_RECEIVE_H
 
 #include "datapath/loop/loop.h"
 

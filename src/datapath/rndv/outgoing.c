@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_tx.c - large messages of this side: announced, then read by the peer or written to it.
+ * outgoing.c - large messages of this side: announced, then read by the peer or written to it.
  *
  * READ: the message's buffer is given back only after its rkey was invalidated, so that a peer that
  * reads on never sees later contents. WRITE: no peer gets an rkey of this side's memory. COPY: the peer has mapped this
@@ -10,7 +10,7 @@
  *
  * Owner: the loop's thread. A peer's answer is hostile.
  */
-#include "datapath/rndv/rndv_tx.h"
+#include "datapath/rndv/outgoing.h"
 #include "core/context.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"

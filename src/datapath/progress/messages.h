@@ -4,8 +4,8 @@
  *
  * Owner: the thread that owns the loop.
  */
-#ifndef DATAPATH_LOOP_MESSAGES_H
-#define DATAPATH_LOOP_MESSAGES_H
+#ifndef DATAPATH_PROGRESS_MESSAGES_H
+#define DATAPATH_PROGRESS_MESSAGES_H
 
 #include "datapath/loop/loop.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_tx.h - large messages of this side: the answers RTR and ATS.
+ * outgoing.h - large messages of this side: the answers RTR and ATS.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
-#ifndef DATAPATH_RNDV_RNDV_TX_H
-#define DATAPATH_RNDV_RNDV_TX_H
+#ifndef DATAPATH_RNDV_OUTGOING_H
+#define DATAPATH_RNDV_OUTGOING_H
 
 #include "datapath/loop/loop.h"
 #include "datapath/tx/post.h"

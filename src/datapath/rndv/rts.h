@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_rts.h - large messages of this side: they are announced.
+ * rts.h - large messages of this side: they are announced.
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
-#ifndef DATAPATH_RNDV_RNDV_RTS_H
-#define DATAPATH_RNDV_RNDV_RTS_H
+#ifndef DATAPATH_RNDV_RTS_H
+#define DATAPATH_RNDV_RTS_H
 
 #include "datapath/loop/loop.h"
 #include "datapath/tx/post.h"

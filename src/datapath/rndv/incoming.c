@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_rx.c - large messages of the peer: announced, then read by this side or written by the peer.
+ * incoming.c - large messages of the peer: announced, then read by this side or written by the peer.
  *
  * An announcement is acted upon when it arrives, and its frame waits in line (held) until the message is
  * there and everything before it was delivered. Memory is found in the order of the announcements, so
@@ -14,17 +14,17 @@
 
 #include <sluice/memory.h>
 
-#include "datapath/rndv/rndv_rx.h"
+#include "datapath/rndv/incoming.h"
 #include "core/context.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/internal.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/rndv/mw.h"
 #include "datapath/rndv/rndv.h"
-#include "datapath/rndv/rndv_copy.h"
-#include "datapath/rx/receive.h"
+#include "datapath/rndv/copy.h"
+#include "datapath/progress/receive.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"

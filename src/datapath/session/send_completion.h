@@ -4,8 +4,8 @@
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
-#ifndef DATAPATH_TX_SEND_COMPLETION_H
-#define DATAPATH_TX_SEND_COMPLETION_H
+#ifndef DATAPATH_SESSION_SEND_COMPLETION_H
+#define DATAPATH_SESSION_SEND_COMPLETION_H
 
 #include "datapath/loop/loop.h"
 

@@ -4,7 +4,7 @@
  *
  * Owner: the loop's thread.
  */
-#include "datapath/loop/messages.h"
+#include "datapath/progress/messages.h"
 
 #include "core/context.h"
 #include "datapath/rpc/cancel.h"

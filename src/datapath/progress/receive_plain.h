@@ -8,8 +8,8 @@
  *
  * Owner: the loop's thread. Everything read from a frame is hostile: it is read once, and the copy is checked.
  */
-#ifndef DATAPATH_RX_RECEIVE_PLAIN_H
-#define DATAPATH_RX_RECEIVE_PLAIN_H
+#ifndef DATAPATH_PROGRESS_RECEIVE_PLAIN_H
+#define DATAPATH_PROGRESS_RECEIVE_PLAIN_H
 
 #include <endian.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
-/* rndv_copy.h - large messages of the peer that lie in memory both sides have mapped. Owner: the loop's thread. */
-#ifndef DATAPATH_RNDV_RNDV_COPY_H
-#define DATAPATH_RNDV_RNDV_COPY_H
+/* copy.h - large messages of the peer that lie in memory both sides have mapped. Owner: the loop's thread. */
+#ifndef DATAPATH_RNDV_COPY_H
+#define DATAPATH_RNDV_COPY_H
 
 #include "datapath/rndv/internal.h"
 

@@ -4,8 +4,8 @@
  *
  * Owner: the thread that owns the loop, unless a function says otherwise.
  */
-#ifndef DATAPATH_RNDV_LANDING_H
-#define DATAPATH_RNDV_LANDING_H
+#ifndef DATAPATH_RX_LANDING_H
+#define DATAPATH_RX_LANDING_H
 
 #include "datapath/loop/loop.h"
 

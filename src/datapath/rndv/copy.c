@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_copy.c - large messages of the peer that lie in memory both sides have mapped: copied by this side, with no key and no
+ * copy.c - large messages of the peer that lie in memory both sides have mapped: copied by this side, with no key and no
  * work request. A short one is copied when its announcement arrives and delivered in its place; the others at the end of
  * turns, a share of their bytes in each.
  *
@@ -8,9 +8,9 @@
  */
 #include <errno.h>
 
-#include "datapath/rndv/rndv_copy.h"
+#include "datapath/rndv/copy.h"
 #include "core/context.h"
-#include "datapath/rndv/landing.h"
+#include "datapath/rx/landing.h"
 #include "datapath/session/close.h"
 #include "datapath/tx/post.h"
 #include "fabric/fast.h"

@@ -8,7 +8,7 @@
  *
  * Owner: the loop's thread.
  */
-#include "datapath/tx/send_completion.h"
+#include "datapath/session/send_completion.h"
 #include "datapath/loop/events.h"
 #include "datapath/tx/post.h"
 #include "core/context.h"

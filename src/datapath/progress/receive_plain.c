@@ -2,7 +2,7 @@
 /*
  * receive_plain.c - a plain message whose session has a handler (receive_plain.h).
  */
-#include "datapath/rx/receive_plain.h"
+#include "datapath/progress/receive_plain.h"
 
 void receive_plain_handled(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                            uint32_t length) {

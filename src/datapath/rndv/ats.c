@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * rndv_answer.c - tells the peer which of its large messages are here, so that their memory and their numbers are its own
+ * ats.c - tells the peer which of its large messages are here, so that their memory and their numbers are its own
  * again.
  *
  * The numbers are gathered, and told together: by an RTS that goes to that peer anyway, or by an ATS at the end of the
