@@ -23,7 +23,7 @@
 #include "base/aside_thread.h"
 #include "base/barrier.h"
 #include "common/uncancelled.h"
-#include "datapath/loop/events.h"
+#include "datapath/loop/upward.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
 #include "core/session_table.h"

@@ -10,6 +10,7 @@
 #include "common/limits.h"
 #include "common/uncancelled.h"
 #include "datapath/loop/loop.h"
+#include "datapath/loop/upward.h"
 #include "datapath/session/queue_pair.h"
 #include "node/node.h"
 #include "fabric/fast.h"

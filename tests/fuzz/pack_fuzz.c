@@ -7,7 +7,7 @@
  * Input: flags, which byte is changed behind the check, and to what; then the payload. The file under
  * test is compiled into this program, because the check is private to it.
  */
-#include "datapath/rx/coalesced.c" /* NOLINT(bugprone-suspicious-include) */
+#include "datapath/progress/unpack.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz/fuzz.h"
 
 /* What a sender writes for the items it finds: NULL, or as many bytes as it should be. */

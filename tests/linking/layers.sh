@@ -12,7 +12,13 @@
 #
 #   ipc <- object <- fault <- rc <- ud <- iwarp <- verbs <- cm <- control
 #
-# What a floor asks of one above it is in device/src/soft/ipc/upcalls.h and device/src/soft/object/upcalls.h. A message goes through
+# And so they are inside of src/datapath:
+#
+#   loop <- rx <- tx <- rpc <- rndv <- rma <- session <- progress
+#
+# What a floor of those asks of one above it is declared in src/datapath/loop/upward.h.
+#
+# What a floor of the device asks of one above it is in device/src/soft/ipc/upcalls.h and device/src/soft/object/upcalls.h. A message goes through
 # none of these tables.
 set -euo pipefail
 cd "$1"
@@ -67,6 +73,70 @@ if grep -rnE --include='*.[ch]' '(->|[.])fast\b' src | grep -v '^src/fabric/'; t
     exit 1
 fi
 
+# includes_up FOLDER FLOORS UPS - of the includes on standard input, FILE HEADER each, none points up but those named.
+includes_up() {
+    awk -v folder="$1" -v floors="$2" -v ups="$3" '
+    BEGIN {
+        count = split(floors, names, " ")
+        for (i = 1; i <= count; i++) rank[names[i]] = i
+        count = split(ups, lines, "\n")
+        for (i = 1; i <= count; i++) {
+            split(lines[i], word, " ")
+            if (word[1]) may[word[1] " " word[2]] = 1
+        }
+    }
+    {
+        if ($1 !~ /\//) next # upcalls.c fills the tables in
+        split($1, from, "/"); split($2, to, "/")
+        if (!(from[1] in rank) || !(to[1] in rank)) {
+            print folder "/" $1 ": its include of " $2 " is of no floor"
+            bad = 1
+        } else if (rank[to[1]] > rank[from[1]]) {
+            seen[$0] = 1
+            if ($0 in may) next
+            print folder "/" $1 ": its include of " $2 " points up"
+            bad = 1
+        }
+    }
+    END {
+        for (pair in may)
+            if (!(pair in seen)) {
+                print "no include any more, to be taken out of the list: " pair
+                bad = 1
+            }
+        exit bad
+    }'
+}
+
+# ---- the floors of the data path ------------------------------------------------------------------
+
+data_floors="loop rx tx rpc rndv rma session progress"
+# Includes that point up: FILE HEADER, and why. More than these fail, and so does one that is no include any more.
+data_ups=(
+    "loop/loop.c rx/recv_queue.h     a loop opens with what every list of receives has"
+    "loop/loop.c rx/srq.h            and with its shared receives, and closes them"
+    "loop/loop.c session/reap.h      the last sessions are freed when it closes"
+    "rx/recv_queue.c rpc/client.h    what adds up: replies that took a receive which was set aside"
+    "rx/landing.c rndv/rndv.h         which large message the peer owes, and that one may find memory now"
+    "tx/coalesce.c rpc/client.h      a request that goes with others gets its number when they are posted"
+    "tx/iov.c rma/one_sided.h        a message in pieces and an operation begin alike"
+    "tx/iov.c rndv/rndv.h            a large one is announced"
+    "tx/iov.c rndv/rts.h             and so is each of its pieces"
+    "tx/send.c rpc/client.h          a request is admitted, or waits, with the other messages"
+    "tx/send.c rndv/rts.h            a large message that is next is announced at once"
+    "rpc/client.c rndv/rndv.h        a large request or reply"
+    "rpc/client.c rndv/rts.h         is announced"
+)
+
+data=$(grep -rnoE --include='*.[ch]' '^#include "datapath/[^"]+"' src/datapath |
+    sed -E 's|^src/datapath/([^:]*):.*"datapath/(.*)"$|\1 \2|')
+if (($(wc -l <<< "$data") < 100)); then
+    echo "hardly an include in src/datapath: this test does not see the data path"
+    exit 1
+fi
+((${#data_ups[@]} <= 15)) || { echo "${#data_ups[@]} includes of src/datapath may point up, which is more than fifteen"; exit 1; }
+includes_up src/datapath "$data_floors" "$(printf '%s\n' "${data_ups[@]}")" <<< "$data"
+
 # ---- the floors of the device ---------------------------------------------------------------------
 
 floors="ipc object fault rc ud iwarp verbs cm control"
@@ -96,37 +166,7 @@ if (($(wc -l <<< "$soft") < 300)); then
 fi
 ((${#ups[@]} <= 10)) || { echo "${#ups[@]} includes of device/src/soft may point up, which is more than ten"; exit 1; }
 
-awk -v floors="$floors" -v ups="$(printf '%s\n' "${ups[@]}")" '
-    BEGIN {
-        count = split(floors, names, " ")
-        for (i = 1; i <= count; i++) rank[names[i]] = i
-        count = split(ups, lines, "\n")
-        for (i = 1; i <= count; i++) {
-            split(lines[i], word, " ")
-            if (word[1]) may[word[1] " " word[2]] = 1
-        }
-    }
-    {
-        if ($1 !~ /\//) next # upcalls.c fills the tables in
-        split($1, from, "/"); split($2, to, "/")
-        if (!(from[1] in rank) || !(to[1] in rank)) {
-            print "device/src/soft/" $1 ": its include of " $2 " is of no floor"
-            bad = 1
-        } else if (rank[to[1]] > rank[from[1]]) {
-            seen[$0] = 1
-            if ($0 in may) next
-            print "device/src/soft/" $1 ": its include of " $2 " points up"
-            bad = 1
-        }
-    }
-    END {
-        for (pair in may)
-            if (!(pair in seen)) {
-                print "no include any more, to be taken out of the list: " pair
-                bad = 1
-            }
-        exit bad
-    }' <<< "$soft"
+includes_up device/src/soft "$floors" "$(printf '%s\n' "${ups[@]}")" <<< "$soft"
 
 # ---- circles: files of the device that all need each other, each .c counted with its .h ------------
 

@@ -27,31 +27,25 @@ static inline bool event_is_polled(const struct sluice_loop *l, const struct ses
     return likely(!s->handler && !loop_is_closing(l));
 }
 
-/* Lends the message there, as that event, to which the caller adds the rest. Room was checked. */
-static inline sluice_event *event_lend(struct sluice_loop *l, struct session *s,
-                                       struct sluice_msg *msg, sluice_event_type type) {
-    sluice_event *event = &l->out[l->out_count++];
-    loop_loan_begin(l, msg);
-    l->loan_count++;
-    l->totals.messages_received++;
-    l->totals.bytes_received += msg->size;
-    event_fill(s, msg, type, msg->size, event);
-    return event;
+static inline sluice_session event_handle(const struct session *s) {
+    return (sluice_session){atomic_load_explicit(&s->id, memory_order_relaxed)};
 }
 
-void event_message(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
-/* Lends a message by another event (REQUEST, REPLY), which the caller began to fill in. Room was checked. */
-void event_loan(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                sluice_event *event);
-/* The handler that the last loan was made to has returned. */
-void event_loan_end(struct sluice_loop *l);
-/* A message that was received and is not lent after all. */
-void event_return(struct sluice_loop *l, struct sluice_msg *msg);
+/* event_emit() while the node is being closed: marks each call of the application, so that the closing thread sees it. */
+void event_emit_closing(struct sluice_loop *l, struct session *s, const sluice_event *event);
 
-/* Before msg is delivered: the frame whose credit msg holds is given back together with msg, not before. */
-static inline void event_escort(struct sluice_msg *msg, struct sluice_msg *frame) {
-    msg->next = frame;
-    msg->flags = MSG_ESCORTED;
+/* To the handler, or into the array. Room was checked. */
+static inline void event_emit(struct sluice_loop *l, struct session *s, const sluice_event *event) {
+    if (unlikely(loop_is_closing(l))) {
+        event_emit_closing(l, s, event);
+        return;
+    }
+    if (s->handler) {
+        loop_handled(l);
+        s->handler(event, s->handler_arg);
+    } else {
+        l->out[l->out_count++] = *event;
+    }
 }
 
 /* An event without a message (NOTIFIED, LARGE). Room was checked. */
@@ -60,10 +54,5 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event);
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices);
-/* Delivers outcomes, notices and wakes as far as there is room; returns how many. */
-unsigned event_deliver(struct sluice_loop *l);
-unsigned event_listeners(struct sluice_loop *l); /* those whose device is gone */
-/* Takes back the messages that events lent, and frees sessions whose CLOSED was delivered. */
-void event_take_back(struct sluice_loop *l);
 
 #endif

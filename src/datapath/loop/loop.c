@@ -14,7 +14,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "datapath/loop/events.h"
+#include "datapath/loop/upward.h"
 #include "datapath/loop/ownership.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"

@@ -422,8 +422,6 @@ static inline void loop_post_connection(struct sluice_loop *l, struct connection
 
 /* A fork waits until no thread is inside: before it, and on both sides after it. */
 void loops_fork(bool begins);
-/* One turn; returns how many things it found to do. */
-unsigned loop_progress(struct sluice_loop *l);
 /* A worker's thread: turns until the loop is revoked. */
 void loop_run(struct sluice_loop *l);
 /* The rest of sluice_poll(), once the loop is claimed. */

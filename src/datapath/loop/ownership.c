@@ -15,6 +15,7 @@
 
 #include "base/barrier.h"
 #include "datapath/loop/loop.h"
+#include "datapath/loop/upward.h"
 
 #define REVOKE_PAUSE_NS 50000
 #define REVOKE_PAUSE_MAX_NS 5000000

@@ -26,10 +26,9 @@
 
 #include "common/deadline.h"
 #include "datapath/loop/cancel.h"
-#include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/loop/ownership.h"
-#include "datapath/session/close.h"
+#include "datapath/loop/upward.h"
 #include "core/context.h"
 #include "fabric/fast.h"
 

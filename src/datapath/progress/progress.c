@@ -9,6 +9,7 @@
  */
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
+#include "datapath/progress/deliver.h"
 #include "datapath/progress/messages.h"
 #include "datapath/rx/landing.h"
 #include "datapath/rndv/rndv.h"

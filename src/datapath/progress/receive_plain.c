@@ -4,6 +4,8 @@
  */
 #include "datapath/progress/receive_plain.h"
 
+#include "datapath/rx/loans.h"
+
 void receive_plain_handled(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                            uint32_t length) {
     loop_assert_inside(l);

@@ -21,11 +21,12 @@
 
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
+#include "datapath/rx/loans.h"
 #include "datapath/rx/alloc_wait.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rx/message.h"
-#include "datapath/progress/receive.h"
+#include "datapath/loop/upward.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"

@@ -10,7 +10,7 @@
 #ifndef DATAPATH_RMA_ONE_SIDED_H
 #define DATAPATH_RMA_ONE_SIDED_H
 
-#include "datapath/progress/receive.h"
+#include "datapath/rx/recv_result.h"
 #include "datapath/tx/post.h"
 #include "core/wire/token.h"
 #include "core/region.h"

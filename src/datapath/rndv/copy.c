@@ -11,7 +11,7 @@
 #include "datapath/rndv/copy.h"
 #include "core/context.h"
 #include "datapath/rx/landing.h"
-#include "datapath/session/close.h"
+#include "datapath/loop/upward.h"
 #include "datapath/tx/post.h"
 #include "fabric/fast.h"
 

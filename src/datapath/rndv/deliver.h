@@ -8,7 +8,7 @@
 #define DATAPATH_RNDV_DELIVER_H
 
 #include "datapath/loop/loop.h"
-#include "datapath/progress/receive.h"
+#include "datapath/rx/recv_result.h"
 
 /* All before it are delivered: it is delivered, or PENDING until the bytes are here. */
 enum recv_result rndv_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);

@@ -24,9 +24,8 @@
 #include "datapath/rndv/mw.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rndv/copy.h"
-#include "datapath/progress/receive.h"
+#include "datapath/loop/upward.h"
 #include "datapath/rx/recv_queue.h"
-#include "datapath/session/close.h"
 #include "datapath/tx/post.h"
 #include "core/region.h"
 
@@ -163,6 +162,29 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     return true;
 }
 
+/* The peer's time for the next one begins; but while the first one is not whole, other messages gain it none. */
+static void is_whole(struct sluice_loop *l, struct session *s, const struct rndv_rx *whole) {
+    for (const struct rndv_rx *a = s->rndv->first; a != whole; a = a->next)
+        if (a->state == RNDV_RX_MOVES || a->state == RNDV_RX_BEGINS)
+            return;
+    s->landing.ns = l->now_ns;
+}
+
+uint64_t rndv_owed(const struct session *s) {
+    const struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
+    while (a && a->state == RNDV_RX_DONE)
+        a = a->next;
+    bool owed = a && (a->state == RNDV_RX_MOVES ||
+                      (a->state == RNDV_RX_BEGINS && session_connection(s)->tx.credits < 2));
+    return owed ? a->bytes : 0;
+}
+
+void rndv_memory_found(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    if (s->rndv)
+        rndv_dirty(l, s);
+}
+
 const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_t immediate) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
@@ -170,7 +192,7 @@ const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_
     if (!a || a->way != RNDV_BY_WRITE || a->state != RNDV_RX_MOVES)
         return "a write that was not asked for";
     r->ready--;
-    landing_whole(l, s, a);
+    is_whole(l, s, a);
     a->state = RNDV_RX_CLOSES;
     release_number(r, a);
     rndv_dirty(l, s);
@@ -357,7 +379,7 @@ static bool read_some(struct sluice_loop *l, struct session *s, struct wr_batch 
 void rndv_rx_whole(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     loop_assert_inside(l);
     a->answer = true;
-    landing_whole(l, s, a);
+    is_whole(l, s, a);
     settled(l, s, a, RNDV_RX_HERE);
 }
 

@@ -24,6 +24,10 @@ void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg 
                     sluice_status status);
 /* Whether messages of mine wait for the peer to take them, or it is yet to be told of some of its own. */
 bool rndv_pending(const struct session *s);
+/* Bytes of the large message that the peer is to go on with; 0: none, or it is not the peer's turn (incoming.c). */
+uint64_t rndv_owed(const struct session *s);
+/* A message that was held has memory now: others may have it next. */
+void rndv_memory_found(struct sluice_loop *l, struct session *s);
 /* The two sides agreed that a large message may lie in memory that both have mapped. */
 bool rndv_agreed_copy(const struct session *s);
 /* This turn's share was wiped or copied: the next turn goes on, without a wait. */

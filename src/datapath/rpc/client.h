@@ -8,7 +8,7 @@
 #define DATAPATH_RPC_CLIENT_H
 
 #include "datapath/loop/loop.h"
-#include "datapath/progress/receive.h"
+#include "datapath/rx/recv_result.h"
 #include "datapath/tx/post.h"
 
 struct send_args;

@@ -13,7 +13,8 @@
 #include <pthread.h>
 
 #include "datapath/rpc/server.h"
-#include "datapath/progress/receive.h"
+#include "datapath/loop/upward.h"
+#include "datapath/rx/recv_result.h"
 
 #define RPC_LEFT_LATER                                                                             \
     UINT32_MAX           /* time left, in microseconds: more than this, so as good as no limit */

@@ -8,7 +8,7 @@
 #define DATAPATH_RPC_SERVER_H
 
 #include "datapath/loop/loop.h"
-#include "datapath/progress/receive.h"
+#include "datapath/rx/recv_result.h"
 
 struct frame;
 struct wr_batch;

@@ -21,7 +21,7 @@
  */
 #include "datapath/rx/credits.h"
 #include "core/wire/frame.h"
-#include "datapath/tx/post.h"
+#include "datapath/loop/upward.h"
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"

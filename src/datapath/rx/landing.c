@@ -31,8 +31,8 @@
 #include "datapath/rx/landing.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rndv/internal.h"
-#include "datapath/session/close.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/loop/upward.h"
 #include "pool/arena.h"
 #include "fabric/fast.h"
 
@@ -60,25 +60,11 @@ struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes) {
 /* The message its peer is to go on with, in bytes; 0: none, or it is not the peer's turn. */
 static uint64_t owed(const struct session *s) {
     const struct connection *c = session_connection(s);
-    const struct rndv_rx *a = s->rndv ? s->rndv->first : NULL;
     if (c->rx.granted < 2 && c->credits.retained > 0)
         return 0; /* nor is it while the application keeps its credits */
     if (s->rx.partial && !s->rx.held.head)
         return s->rx.partial->size;
-    while (a && a->state == RNDV_RX_DONE)
-        a = a->next;
-    if (a && (a->state == RNDV_RX_MOVES || (a->state == RNDV_RX_BEGINS && c->tx.credits < 2)))
-        return a->bytes;
-    return 0;
-}
-
-/* The peer's time for the next one begins; but while the first one is not whole, other messages gain it none. */
-void landing_whole(struct sluice_loop *l, struct session *s, const struct rndv_rx *whole) {
-    loop_assert_inside(l);
-    for (const struct rndv_rx *a = s->rndv->first; a != whole; a = a->next)
-        if (a->state == RNDV_RX_MOVES || a->state == RNDV_RX_BEGINS)
-            return;
-    s->landing.ns = l->now_ns;
+    return rndv_owed(s);
 }
 
 static bool is_wanted(const _Atomic uint64_t *wanted_ns, uint64_t now) {
@@ -120,8 +106,7 @@ void landing_missed(struct sluice_loop *l) {
 void landing_found(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     s->landing.found++;
-    if (s->rndv)
-        rndv_dirty(l, s);
+    rndv_memory_found(l, s);
 }
 
 bool landing_may(const struct sluice_loop *l, uint64_t bytes) {

@@ -9,8 +9,6 @@
 
 #include "datapath/loop/loop.h"
 
-struct rndv_rx;
-
 /* A buffer in which a message of this size is received; NULL: no memory now, or EMSGSIZE never. */
 struct sluice_msg *landing_get(struct sluice_loop *l, uint64_t bytes);
 /*
@@ -40,8 +38,6 @@ bool landing_may(const struct sluice_loop *l, uint64_t bytes);
 void landing_found(struct sluice_loop *l, struct session *s);
 /* There is none for the receives of a new session. */
 void landing_missed(struct sluice_loop *l);
-/* All of an announced message came. */
-void landing_whole(struct sluice_loop *l, struct session *s, const struct rndv_rx *whole);
 
 /* Now and then: whether the peer goes on. */
 void landing_check(struct sluice_loop *l, struct session *s);

@@ -9,7 +9,7 @@
 
 #include "datapath/rx/message.h"
 #include "datapath/rx/alloc_wait.h"
-#include "datapath/tx/post.h"
+#include "datapath/loop/discard.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rx/retain.h"

@@ -19,17 +19,15 @@
 
 #include "datapath/rx/recv_queue.h"
 #include "core/wire/frame.h"
-#include "datapath/tx/post.h"
+#include "datapath/loop/discard.h"
 #include "core/context.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rx/landing.h"
-#include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
-#include "datapath/rx/coalesced.h"
 #include "datapath/rx/credits.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
-#include "datapath/session/failure.h"
+#include "datapath/loop/upward.h"
 
 #define ASSERTED_SESSIONS 16 /* of loops with more, nothing is counted */
 
@@ -315,27 +313,6 @@ void recv_queue_swallowed(struct sluice_loop *l, struct connection *c) {
         q->posted--;
         recv_buffer_put(l, q->trail[q->trail_next]);
     }
-}
-
-void recv_queue_drop(struct sluice_loop *l, struct session *s) {
-    loop_assert_inside(l);
-    struct sluice_msg *msg;
-    rndv_drop(l, s);
-    while ((msg = msg_queue_pop(&s->rx.held))) {
-        if (msg->flags & MSG_OPENED)
-            coalesced_release(l, msg); /* messages of it may be lent */
-        else
-            recv_buffer_put(l, msg);
-    }
-    if (s->rx.partial) {
-        landing_done(l, s, s->rx.partial->size);
-        msg_discard(l, s->rx.partial);
-    }
-    s->rx.partial = NULL;
-    if (s->rx.partial_reply)
-        recv_buffer_put(l, s->rx.partial_reply);
-    s->rx.partial_reply = NULL;
-    recv_queue_forget(l, session_connection(s));
 }
 
 void recv_queue_forget(struct sluice_loop *l, struct connection *c) {

@@ -13,8 +13,6 @@
 bool recv_queue_prime(struct sluice_loop *l, struct connection *c);
 /* Posts receives again, and grants the peer more if it wants more. */
 void recv_queue_repost(struct sluice_loop *l, struct connection *c);
-/* Frees held frames, the partial message and what recv_queue_forget() does. */
-void recv_queue_drop(struct sluice_loop *l, struct session *s);
 /* Frees its own buffers that wait to be posted. */
 void recv_queue_forget(struct sluice_loop *l, struct connection *c);
 /* Receives set aside for replies that are posted: none has taken them. */

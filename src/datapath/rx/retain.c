@@ -21,7 +21,7 @@
 #include "datapath/rx/credits.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
-#include "datapath/tx/post.h"
+#include "datapath/loop/upward.h"
 
 /* ---- keeping: the thread that has the message ------------------------------------------------ */
 

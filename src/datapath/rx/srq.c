@@ -28,9 +28,8 @@
 #include "core/context.h"
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
-#include "datapath/rpc/client.h"
 #include "datapath/rx/recv_queue.h"
-#include "datapath/session/close.h"
+#include "datapath/loop/upward.h"
 #include "fabric/fast.h"
 
 #define DEPTH_MIN 2048u

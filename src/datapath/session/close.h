@@ -7,14 +7,11 @@
 #ifndef DATAPATH_SESSION_CLOSE_H
 #define DATAPATH_SESSION_CLOSE_H
 
-#include "datapath/loop/loop.h"
+#include "datapath/loop/upward.h"
 
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns);
 void session_down(struct sluice_loop *l, struct session *s);
 void session_gone(struct sluice_loop *l, struct session *s);
-/* Ends the session for this reason, unless it is ending already. */
-void session_close(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
-                   const char *text);
 void session_peer_bye(struct sluice_loop *l, struct session *s);
 /* Refuses a peer whose handshake is made. The session ends for `reason` on this side. */
 void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reason,
@@ -23,8 +20,6 @@ void session_refuse(struct sluice_loop *l, struct session *s, sluice_reason reas
 void session_refused(struct sluice_loop *l, struct session *s, const struct private_data_rej *rej);
 /* A completion came back while leaving or draining: on to the next step if it was the last. */
 void session_progress(struct sluice_loop *l, struct session *s);
-/* A completion of that connection came back, whether its session sends over it or not. */
-void connection_progress(struct sluice_loop *l, struct connection *c);
 /* The session waits for a thread that is inside of a call: looked at again every turn. */
 void session_wait_for_pins(struct sluice_loop *l, struct session *s);
 /* A deadline of the session may have passed. */

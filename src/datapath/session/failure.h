@@ -17,10 +17,5 @@ void connection_wc_error(struct sluice_loop *l, struct connection *c, const stru
 void session_access_error(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
 /* The peer's device did not allow a large message that was announced, or gave no memory for one. */
 void session_withdrawn(struct sluice_loop *l, struct session *s, const struct ibv_wc *wc);
-/*
- * The device refused a work request: what that says of the peer or the device, with `what` it refused. Where the
- * kernel drives the QP (iWARP) it refuses as soon as the connection is down; any other error is the device's own.
- */
-void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what);
 
 #endif

@@ -9,14 +9,9 @@
 
 #include "core/connection_table.h"
 #include "core/wire/frame.h"
+#include "datapath/loop/discard.h"
 #include "datapath/loop/loop.h"
-#include "pool/quick.h"
-
-enum build_result {
-    BUILD_DONE,    /* wholly posted: it leaves the queue (its links are not touched before) */
-    BUILD_PARTIAL, /* some of it: again, if there is room */
-    BUILD_NONE, /* credits, room or memory are missing; what ends the wait makes the session dirty */
-};
+#include "datapath/loop/upward.h"
 
 #define HEADER_BYTES 64u /* a slot in the ring of headers: a frame header and a short payload */
 
@@ -27,14 +22,9 @@ static inline int post_wrs(struct connection *c, struct ibv_send_wr *wr, struct 
     return ibv_post_send(c->qp, wr, bad);
 }
 
-/* Posts what may be posted: queued messages, a CREDIT frame that is due. */
-void send_flush(struct sluice_loop *l, struct session *s);
-/* Posts a frame without payload, from the reserve. False: no credit, no room, or the QP is dead. */
+/* send_control_total() of no total. */
 bool send_control(struct sluice_loop *l, struct session *s, enum frame_type type);
-/* send_control() with a total in the frame's header. */
-bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_type type,
-                        uint64_t total);
-/* send_control() with a payload, which is copied; false also for want of memory. */
+/* send_control_total() with a payload, which is copied; false also for want of memory. */
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
                        const void *payload, uint32_t bytes);
 /* After the QP went to ERR: its completion is the last of this QP's sends. */
@@ -66,14 +56,11 @@ void wr_batch_post(struct sluice_loop *l, struct session *s, struct wr_batch *ba
 void wr_batch_signal(struct session *s, struct wr_batch *batch, struct ibv_send_wr *wr);
 /* Registered memory for this entry's header, HEADER_BYTES; NULL: no memory, tried again later. */
 uint8_t *wr_batch_header(struct sluice_loop *l, struct session *s, uint32_t *lkey);
-/* The work requests of one message, or some of them: room and, where it needs one, a credit were checked. */
-enum build_result wr_batch_message(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                                   struct sluice_msg *msg);
+/* The work request of a plain message that fits into one frame. */
+void wr_batch_whole(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                    struct sluice_msg *msg);
 /* The share of the window that the entry at which this message ends gives back. */
 uint64_t wr_batch_counted(const struct sluice_msg *msg);
-/* The message ends before any of it was posted. */
-void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
-                   sluice_status status);
 static inline uint32_t sq_used(const struct connection *c) {
     return c->sq.tail - c->sq.head;
 }
@@ -100,22 +87,6 @@ static inline void post_header(struct connection *c, uint8_t *at, unsigned type,
     };
     post_header_sent(c);
     frame_put(at, &f);
-}
-
-/* A message that the data path is done with, and that has no outcome. */
-static inline void msg_discard(struct sluice_loop *l, struct sluice_msg *msg) {
-    msg->state = MSG_FREE;
-    pool_put(msg->pool, msg->pool == l->pool ? l->cache : l->rx_cache, buffer_of(msg));
-}
-
-/* msg_discard() inline, for the path of every message. */
-static inline void msg_discard_quick(struct sluice_loop *l, struct sluice_msg *msg) {
-    struct pool_cache *cache = msg->pool == l->pool ? l->cache : l->rx_cache;
-    msg->state = MSG_FREE;
-    if (likely(pool_put_quick(cache, buffer_of(msg))))
-        pool_look(msg->pool, cache);
-    else
-        pool_put(msg->pool, cache, buffer_of(msg));
 }
 
 /* Entries from `from` on never reached the device. */
