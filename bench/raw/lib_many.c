@@ -113,6 +113,7 @@ static void answer(int sock) {
 
 static sluice_session all[SESSIONS_MAX];
 static _Atomic uint32_t up, closed, reason, vendor; /* of the first that closed */
+static char why[sizeof((sluice_session_info *)0)->close_text];
 static _Atomic uint64_t echoes, sent;
 static _Atomic bool stop;
 
@@ -130,8 +131,11 @@ static void on_event(const sluice_event *event, void *arg) {
     (void)arg;
     up += event->type == SLUICE_UP;
     if (event->type == SLUICE_CLOSED && closed == 0) {
+        sluice_session_info info = {.size = sizeof info};
         reason = event->reason;
         vendor = event->vendor;
+        if (sluice_session_get_info(event->session, &info) == 0)
+            memcpy(why, info.close_text, sizeof why);
     }
     closed += event->type == SLUICE_CLOSED;
     if (event->type != SLUICE_MESSAGE)
@@ -156,8 +160,9 @@ static struct usage theirs(int sock) {
 /* A thousand sockets are more than some limits: then the reason is what the device says. */
 static void die_closed(const char *what) {
     if (closed > 0)
-        fprintf(stderr, "lib-many: a session closed: %s (%u%s)\n", sluice_reason_text((int)reason),
-                vendor, vendor == EMFILE ? ", too many open files: ulimit -n" : "");
+        fprintf(stderr, "lib-many: a session closed: %s (%u%s)\n",
+                *why ? why : sluice_reason_text((int)reason), vendor,
+                vendor == EMFILE ? ", too many open files: ulimit -n" : "");
     die(what, NULL);
 }
 
