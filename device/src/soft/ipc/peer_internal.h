@@ -57,6 +57,8 @@ struct soft_peer {
     uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
     unsigned block_count;
     int bell_out; /* the socket we ring it with; -1 until HELLO; closed with the last reference */
+    _Atomic uint64_t
+        reminded_ns; /* when sends that stay unanswered rang it last: rc/qp_timer.c; any thread */
     struct soft_shm_page *shm_page;
     const struct soft_key *_Atomic keys; /* its key table; NULL: other uid, or not there yet */
     bool keys_sent;

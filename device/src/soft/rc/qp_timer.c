@@ -14,6 +14,7 @@
 
 #include "soft/fault/inject.h"
 #include "soft/ipc/engine.h"
+#include "soft/ipc/peer_internal.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_tcp.h"
@@ -75,6 +76,21 @@ static bool loses_patience(struct soft_qp *qp, uint64_t now) {
     return true;
 }
 
+/*
+ * Rings the peer's process because sends stay unanswered. One ring is for all of its queue pairs (ring_exchange.c), so of
+ * those that wait for it one rings in half a tick: each of a thousand would cost a system call of its own. qp->lock.
+ */
+static void remind(struct soft_qp *qp, uint64_t now) {
+    spin_assert_held(&qp->lock);
+    struct soft_peer *peer = qp->link_peer;
+    if (!peer)
+        return;
+    uint64_t last = atomic_load_explicit(&peer->reminded_ns, memory_order_relaxed);
+    if (now - last >= TICK_NS / 2 &&
+        atomic_compare_exchange_strong(&peer->reminded_ns, &last, now))
+        soft_qp_kick(qp);
+}
+
 static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
     if (qp->tcp)
         return soft_tcp_tick(qp, now);
@@ -94,13 +110,14 @@ static bool soft_qp_timer_tick(struct soft_qp *qp, uint64_t now) {
         qp->give_up = (uint8_t)status;
     if (!again && !soft_fence_any_unsure()) /* else a peer may not ring when it sends */
         st(qp->need_tick, false);
+    bool ends = status != IBV_WC_SUCCESS || lose;
+    if (!ends && again && !qp->ud)
+        remind(qp, now); /* its process may not be polling either */
     spin_unlock(&qp->lock);
-    if (status != IBV_WC_SUCCESS || lose)
+    if (ends)
         soft_qp_progress(qp);
     else if (again && qp->ud)
         soft_ud_kick(qp);
-    else if (again)
-        soft_qp_kick(qp); /* its process may not be polling either */
     return again;
 }
 
@@ -199,7 +216,7 @@ void soft_qp_idle(struct soft_qp *qp) {
     soft_qp_timer_want();
     /* The way to the peer may be coming or going: look at it under the lock. */
     if (spin_try(&qp->lock)) {
-        soft_qp_kick(qp);
+        remind(qp, now);
         spin_unlock(&qp->lock);
     }
 }
