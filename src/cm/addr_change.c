@@ -72,7 +72,7 @@ void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     bool searching = owner->state == CM_RESOLVING_ADDR || owner->state == CM_RESOLVING_ROUTE ||
                      owner->state == CM_CREATING_QP || owner->state == CM_CONNECTING;
     if (!searching) {
-        atomic_store(&session_connection(s)->moved,
+        atomic_store(&connection_of_conn(conn)->moved,
                      true); /* for a loop that is told no more than a flush */
         tell(cm, conn->passive ? "the session from " : "the session to ", s->peer.address,
              "it goes on as far as the device does");

@@ -372,7 +372,7 @@ fail:;
  * the QP too, which the loop, closed by now, has not drained: else the connector's thread would wait for it for ever.
  */
 static void end_given_up(struct cm *cm, struct cm_conn *conn) {
-    struct session *s = session_of_conn(conn);
+    struct connection *c = connection_of_conn(conn);
     cm_race_end(cm, conn);
     if (!(conn->call && cm_leave(cm, conn)) && conn->owner.id)
         cm->node->fabric->destroy_id(conn->owner.id);
@@ -380,8 +380,8 @@ static void end_given_up(struct cm *cm, struct cm_conn *conn) {
     if (!conn->left)
         return;
     if (!conn->left_qp) {
-        conn->left_qp = session_connection(s)->qp;
-        session_connection(s)->qp = NULL;
+        conn->left_qp = c->qp;
+        c->qp = NULL;
     }
     cm_give_left(cm, conn);
 }

@@ -2,33 +2,40 @@
 /*
  * connection_table.c - making connections and freeing them.
  *
- * The lock is held for a few instructions, once when a connection is made and once when it has ended.
+ * One lock for all tables: it is held for a few instructions, once when a connection is made and once when it has ended.
  */
 #include "core/connection_table.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct connection_table *connection_table_open(void) {
-    struct connection_table *t = calloc(1, sizeof *t);
-    if (t)
-        pthread_mutex_init(&t->lock, NULL);
-    return t;
+#include "core/session_table.h"
+
+static struct connection_table *tables[NODES_MAX]; /* under the lock; never freed */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+void connection_table_fork(bool begins) {
+    if (begins)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
 }
 
-void connection_table_close(struct connection_table *t) {
+struct connection_table *connection_table_of(uint32_t node) {
+    pthread_mutex_lock(&lock);
+    struct connection_table *t = tables[node];
     if (!t)
-        return;
-    slot_table_close(&t->slots);
-    pthread_mutex_destroy(&t->lock);
-    free(t);
+        t = tables[node] = calloc(1, sizeof *t);
+    pthread_mutex_unlock(&lock);
+    return t;
 }
 
 struct connection *connection_make(struct connection_table *t, struct session *s) {
     uint32_t slot;
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&lock);
     struct connection *c = slot_table_take(&t->slots, sizeof *c, NULL, &slot);
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&lock);
     if (!c)
         return NULL;
     uint64_t name = atomic_load_explicit(&c->name, memory_order_relaxed);
@@ -52,7 +59,7 @@ void connection_renew(struct connection *c) {
 void connection_free(struct connection_table *t, struct connection *c) {
     connection_renew(c);
     c->session = NULL;
-    pthread_mutex_lock(&t->lock);
+    pthread_mutex_lock(&lock);
     slot_table_give(&t->slots, sizeof *c, c->slot);
-    pthread_mutex_unlock(&t->lock);
+    pthread_mutex_unlock(&lock);
 }

@@ -9,12 +9,15 @@
  * That of a receive is its buffer (bit 0 clear). A connection moves to its next generation when it ends, and when it
  * gets another queue pair.
  *
- * Owner: making and freeing under the table's lock (slow path); looking up from any thread, while the node is open.
+ * One table a node index, which stays while the process lives, as that of sessions does: a session that did not end when its
+ * node was closed still points to its connection. A new node with the index of a closed one takes the table over.
+ *
+ * Owner: making and freeing under one lock (slow path); looking up from any thread.
  */
 #ifndef CORE_CONNECTION_TABLE_H
 #define CORE_CONNECTION_TABLE_H
 
-#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "core/connection.h"
@@ -29,13 +32,12 @@ _Static_assert(SLOTS_MAX <= 1u << (WR_GENERATION_SHIFT - WR_SLOT_SHIFT), "a slot
 
 struct connection_table {
     struct slot_table slots;
-    pthread_mutex_t lock;
 };
 
-/* NULL: no memory. */
-struct connection_table *connection_table_open(void);
-/* No session is left, and no loop. NULL: nothing. */
-void connection_table_close(struct connection_table *t);
+/* That of a node with this index, made when first needed; NULL: no memory. */
+struct connection_table *connection_table_of(uint32_t node);
+/* A fork waits until no thread is inside: before it, and on both sides after it. */
+void connection_table_fork(bool begins);
 /* Of this session, and of its loop's thread or of the one that makes the session. NULL: none is free, or no memory. */
 struct connection *connection_make(struct connection_table *t, struct session *s);
 /* It has no queue pair any more, and the CM thread nothing of it. */

@@ -45,9 +45,3 @@ void slot_table_give(struct slot_table *t, size_t bytes, uint32_t number) {
     *next_free(t, bytes, number) = t->free;
     t->free = number + 1;
 }
-
-void slot_table_close(struct slot_table *t) {
-    for (uint32_t i = 0; i < SLOT_CHUNKS; i++)
-        free(atomic_load_explicit(&t->chunk[i], memory_order_relaxed));
-    memset(t, 0, sizeof *t);
-}

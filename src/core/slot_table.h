@@ -48,7 +48,5 @@ static inline void *slot_table_at(struct slot_table *t, uint32_t slot, size_t by
 void *slot_table_take(struct slot_table *t, size_t bytes, void (*prepare)(void *slot),
                       uint32_t *number);
 void slot_table_give(struct slot_table *t, size_t bytes, uint32_t number);
-/* All its slots, which no thread looks for any more. */
-void slot_table_close(struct slot_table *t);
 
 #endif

@@ -220,7 +220,6 @@ static void close_all(struct closing *c) {
     regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);
     node_memory_close(n);
-    connection_table_close(n->connections);
     landing_peers_close(&n->landing_peers); /* after the buffers, which count to them */
     node_close_device(n);
 }

@@ -49,9 +49,11 @@ static void before_fork(void) {
     listeners_fork(true);
     loops_fork(true);
     session_table_fork(true);
+    connection_table_fork(true);
 }
 
 static void after_fork(void) {
+    connection_table_fork(false);
     session_table_fork(false);
     loops_fork(false);
     listeners_fork(false);
@@ -244,7 +246,7 @@ int node_open_env(sluice_node **out, const sluice_node_options *o, const struct 
     regcache_lazy_init(&n->regcache);
     landing_peers_init(&n->landing_peers);
     condition_init(&n->changed);
-    n->connections = connection_table_open();
+    n->connections = connection_table_of(n->index);
     if (!n->connections) {
         status = error_set(e, SLUICE_ENOMEM, 0, 0, "no memory for a node");
         goto give_back;
@@ -274,7 +276,6 @@ close_memory:
 close_device:
     node_close_device(n);
 give_back:
-    connection_table_close(n->connections);
     landing_peers_close(&n->landing_peers);
     regcache_lazy_close(&n->regcache);
     regions_close(&n->regions);

@@ -18,6 +18,7 @@
 #include "datapath/rx/landing.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
+#include "datapath/session/connections.h"
 #include "datapath/session/reap.h"
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
@@ -125,7 +126,7 @@ static void drop_received(struct sluice_loop *l, struct session *s) {
 
 /* False: it must wait, and is noticed again by what ends the wait. */
 static bool deliver_closed(struct sluice_loop *l, struct session *s) {
-    if (s->outcomes > 0)
+    if (s->outcomes > 0 || !connections_are_over(s))
         return false;
     if (s->rx.held.head && s->announced && !s->close.hungup && !s->rx.stopped && !loop_discards(l))
         return false; /* what arrived is delivered before the end; memory is short */

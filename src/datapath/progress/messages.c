@@ -7,6 +7,7 @@
 #include "datapath/progress/messages.h"
 
 #include "core/context.h"
+#include "datapath/loop/events.h"
 #include "datapath/rpc/cancel.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
@@ -48,6 +49,8 @@ static void of_former(struct sluice_loop *l, struct connection *c, enum loop_msg
     case LOOP_MSG_GONE:
         c->drain.over = true;
         l->retired++;
+        if (c->session->state == SESSION_GONE) /* CLOSED may have waited for this one */
+            event_notice(l, c->session, NOTICE_CLOSED);
         break;
     default: /* it was up before it was a former one */
         break;

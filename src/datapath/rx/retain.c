@@ -86,7 +86,7 @@ void retain_taken(struct sluice_loop *l, const struct loop_loan *loan) {
         srq_forget(l, loan->srq_slot);
     if (s->state >= SESSION_DRAINED)
         return;
-    if (!is_credit(loan->flags)) {
+    if (!is_credit(loan->flags) || loan->conn != c) {
         c->credits.withheld_due++;
     } else if (!retain_may_withhold(c)) { /* its credit returns by another buffer */
         c->credits.withheld_due++;

@@ -25,6 +25,7 @@
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/keepalive.h"
 #include "datapath/session/queue_pair.h"
 #include "datapath/tx/confirm.h"
 #include "datapath/tx/post.h"
@@ -229,11 +230,13 @@ static void unlink_from(struct session *s, struct connection *c) {
 bool connection_switch(struct sluice_loop *l, struct session *s, struct connection *c) {
     loop_assert_inside(l);
     struct connection *before = session_connection(s);
-    if (c == before || !c->qp || c->drain.began || !may_switch(s))
+    if (c == before || !c->qp || c->drain.began || c->drain.asked || !may_switch(s))
         return false;
+    /* So that what was sent without a signal completes: nothing follows it there. */
     if (before->qp && sq_used(before) > 0)
-        send_nothing(
-            l, s); /* so that what was sent without a signal completes; nothing follows it there */
+        send_nothing(l, s);
+    if (s->state != SESSION_UP)
+        return false; /* the device refused, and that ended it */
     /* The credits of kept messages are withheld from the peer, whichever connection they came by. */
     c->credits.retained = c->credits.withheld_due = before->credits.retained;
     before->credits.retained = before->credits.withheld_due = 0;
@@ -242,8 +245,21 @@ bool connection_switch(struct sluice_loop *l, struct session *s, struct connecti
     s->connection = c;
     credits_start(l, c);
     credits_publish(c);
+    keepalive_start(l, s);
     session_disturb(s);
     loop_dirty(l, s);
+    if (before->drain.down_polls > 0) { /* that is no end of the session any more */
+        before->drain.down_polls = 0;
+        l->downs--;
+        connection_retire(l, before);
+    }
+    return true;
+}
+
+bool connections_are_over(const struct session *s) {
+    for (const struct connection *c = session_connection(s)->next; c; c = c->next)
+        if (!c->drain.over)
+            return false;
     return true;
 }
 

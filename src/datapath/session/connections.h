@@ -31,6 +31,8 @@ struct connection *connection_add(struct sluice_loop *l, struct session *s);
  * message or a one-sided operation needs the connection that there is; or the session is not up.
  */
 bool connection_switch(struct sluice_loop *l, struct session *s, struct connection *c);
+/* Whether all that it does not send over have ended. */
+bool connections_are_over(const struct session *s);
 /* Frees those that connection_retire() has drained (drain.h). No message is lent just now. */
 void connections_reap(struct sluice_loop *l);
 

@@ -10,6 +10,7 @@
 #include "core/context.h"
 #include "datapath/rx/landing.h"
 #include "datapath/rpc/client.h"
+#include "datapath/session/connections.h"
 
 void session_free(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
@@ -40,6 +41,8 @@ static void assert_over(const struct session *s) {
 /* Frees sessions whose last event was delivered and that no thread is inside of. */
 void session_reap(struct sluice_loop *l) {
     loop_assert_inside(l);
+    if (l->retired > 0 && l->loan_count == 0)
+        connections_reap(l);
     struct session **at = &l->dying, *s;
     while ((s = *at)) {
         if (s->dirty || s->noticed || session_connection(s)->next ||

@@ -22,7 +22,8 @@ static struct slot_table *open(void) {
 }
 
 static void close(struct slot_table *t) {
-    slot_table_close(t);
+    for (unsigned i = 0; i < SLOT_CHUNKS; i++)
+        free(atomic_load(&t->chunk[i]));
     free(t);
 }
 

@@ -47,3 +47,19 @@ PAIR_WITH(pair_opened, each_connection_has_another_name) {
         pair_expect(p, &p->a, SLUICE_CLOSED);
     }
 }
+
+/* A session that was given up, or that another thread is inside of, still points to it. */
+TEST(a_connection_stays_where_it_is_when_its_node_is_closed) {
+    struct pair p;
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    struct connection *c = pair_session(&p.b)->connection;
+    uint64_t name = atomic_load(&c->name);
+    pair_close(&p);
+    assert_int_equal(atomic_load(&c->name), name + (1ull << WR_GENERATION_SHIFT));
+    /* And a node that takes its place gives the slot another generation. */
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    pair_connect(&p, PAIR_LINK());
+    assert_true(atomic_load(&pair_session(&p.b)->connection->name) > name);
+    pair_close(&p);
+}

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "datapath/session/close.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/drain.h"
 
@@ -228,8 +229,6 @@ TEST(a_session_ends_with_all_its_connections) {
             assert_int_equal(pair_expect(&p, &p.a, SLUICE_CLOSED).reason,
                              SLUICE_REASON_LOCAL_CLOSE);
             assert_int_equal(pair_expect(&p, &p.b, SLUICE_CLOSED).reason, SLUICE_REASON_PEER_CLOSE);
-            pair_await(&p, p.a.loop->cq_used == p.a.loop->srq.queue.depth &&
-                               p.b.loop->cq_used == p.b.loop->srq.queue.depth);
             pair_close(&p);
         }
 }
@@ -260,6 +259,89 @@ TEST(a_kept_message_withholds_its_credit_from_the_next_connection) {
     }
 }
 
+TEST(a_message_kept_behind_the_switch_gives_no_credit_twice) {
+    NEEDS_RAW_QUEUE_PAIRS();
+    for (unsigned v = 0; v < 2; v++) {
+        struct pair p;
+        struct connection *second[2];
+        sluice_msg *kept;
+        open(&p, &variants[v]);
+        add_both(&p, second);
+        assert_int_equal(pair_send(&p.b, 64, 1, NULL), 0);
+        kept = pair_expect(&p, &p.a, SLUICE_MESSAGE).msg;
+        switch_both(&p, second);
+        sluice_keep(kept); /* it came by the first one */
+        talk(&p, 1000);
+        assert_int_equal(second[0]->credits.retained, 1);
+        sluice_free(kept);
+        talk(&p, 2000);
+        assert_int_equal(second[0]->credits.retained, 0);
+        pair_turns(&p, 4); /* nothing is lent any more */
+        assert_int_equal(second[0]->rx.granted + second[0]->rx.unreported +
+                             second[0]->rx.repost_count + second[0]->recv.missing,
+                         second[0]->credits.granted);
+        pair_close(&p);
+    }
+}
+
+TEST(a_switch_away_from_a_connection_that_is_down_keeps_the_session) {
+    NEEDS_RAW_QUEUE_PAIRS();
+    for (unsigned v = 0; v < 2; v++) {
+        struct pair p;
+        struct connection *second[2];
+        open(&p, &variants[v]);
+        add_both(&p, second);
+        struct session *s = pair_session(&p.b);
+        s->connection->cm.down.reason = SLUICE_REASON_PEER_LOST;
+        session_down(p.b.loop, s); /* as the CM thread would tell */
+        assert_int_equal(p.b.loop->downs, 1);
+        switch_both(&p, second);
+        assert_int_equal(p.b.loop->downs, 0);
+        pair_await(&p, !second[1]->next);
+        talk(&p, 1000);
+        pair_close(&p);
+    }
+}
+
+static int refuse_to_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+    (void)qp;
+    *bad = wr;
+    return ENOMEM;
+}
+
+TEST(no_switch_when_the_device_ends_the_session) {
+    NEEDS_RAW_QUEUE_PAIRS();
+    struct pair p;
+    struct connection *second[2];
+    open(&p, &variants[0]);
+    add_both(&p, second);
+    struct session *s = pair_session(&p.b);
+    struct connection *first = s->connection;
+    assert_int_equal(pair_send(&p.b, 64, 1, NULL), 0);
+    struct ibv_context_ops *ops = &first->qp->context->ops;
+    int (*post)(struct ibv_qp *, struct ibv_send_wr *, struct ibv_send_wr **) = ops->post_send;
+    ops->post_send = refuse_to_post;
+    bool switched = connection_switch(p.b.loop, s, second[1]);
+    ops->post_send = post;
+    assert_false(switched);
+    assert_ptr_equal(s->connection, first);
+    pair_expect(&p, &p.b, SLUICE_CLOSED);
+    pair_close(&p);
+}
+
+TEST(the_next_connection_is_watched_like_the_first) {
+    NEEDS_RAW_QUEUE_PAIRS();
+    struct pair p;
+    struct connection *second[2];
+    open(&p, &variants[1]);
+    add_both(&p, second);
+    uint64_t interval = pair_session(&p.b)->connection->keepalive.interval_ns;
+    assert_int_not_equal(interval, 0);
+    switch_both(&p, second);
+    assert_int_equal(second[1]->keepalive.interval_ns, interval);
+    pair_close(&p);
+}
+
 TEST(no_switch_in_the_middle_of_a_message_or_of_a_request) {
     NEEDS_RAW_QUEUE_PAIRS();
     struct pair p;
@@ -278,5 +360,8 @@ TEST(no_switch_in_the_middle_of_a_message_or_of_a_request) {
     pair_expect(&p, &p.b, SLUICE_REPLY);
     pair_turns(&p, 4);
     assert_true(connection_switch(p.b.loop, s, second[1]));
+    struct connection *first = second[1]->next;
+    connection_retire(p.b.loop, first);
+    assert_false(connection_switch(p.b.loop, s, first)); /* it is on its way out */
     pair_close(&p);
 }

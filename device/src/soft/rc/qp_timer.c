@@ -86,8 +86,7 @@ static void remind(struct soft_qp *qp, uint64_t now) {
     if (!peer)
         return;
     uint64_t last = atomic_load_explicit(&peer->reminded_ns, memory_order_relaxed);
-    if (now - last >= TICK_NS / 2 &&
-        atomic_compare_exchange_strong(&peer->reminded_ns, &last, now))
+    if (now - last >= TICK_NS / 2 && atomic_compare_exchange_strong(&peer->reminded_ns, &last, now))
         soft_qp_kick(qp);
 }
 
