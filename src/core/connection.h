@@ -66,7 +66,7 @@ struct keepalive {
     bool excused;              /* the silence was forgiven once, because the loop was away */
 };
 
-/* Receives posted ahead: a session's own, or those that the sessions of a loop share (srq.c). */
+/* Receives posted ahead: a connection's own, or those that the connections of a loop share (srq.c). */
 struct recv_queue {
     struct ibv_qp *qp;         /* own */
     struct ibv_srq *srq;       /* shared */

@@ -62,7 +62,7 @@ struct sluice_msg {
     uint16_t flags;
     uint64_t size, capacity;
     void *home;
-    void *owner; /* MESSAGE events: the session whose credit this buffer holds, else NULL */
+    void *owner; /* received: the connection that it came by, whose credit it holds; else NULL */
     uint16_t cache, account;
     uint8_t kind;       /* enum msg_kind; set whenever it is sent */
     uint8_t frame_type; /* received: enum frame_type */

@@ -2,13 +2,13 @@
 /*
  * recv_queue.c - receive buffers: taken from the reserve, posted, given back, posted again.
  *
- * A queue of receives is a session's own, or shared by sessions of the loop. These rules hold
+ * A queue of receives is a connection's own, or shared by connections of the loop. These rules hold
  * for both. Every receive the device has is one of three: a credit (of rx.granted or rx.unreported of some
- * session), reserved for the reply of a request (recv.reserved), or spare. So the peers together can
+ * connection), reserved for the reply of a request (recv.reserved), or spare. So the peers together can
  * never use more than is posted.
  *
  * A buffer on its way back says by its owner and flags what it becomes once it is posted: a credit
- * of its session; with MSG_RESERVED a spare receive; and without an owner nothing, because what it
+ * of its connection; with MSG_RESERVED a spare receive; and without an owner nothing, because what it
  * took was never given out (srq.c).
  *
  * Owner: the loop's thread.
