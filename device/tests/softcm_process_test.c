@@ -15,6 +15,7 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
+#include "soft/ipc/peer_queue.h"
 
 /* ---- roles of the other process ------------------------------------------------------------------ */
 
@@ -244,6 +245,106 @@ static bool has_been_told_to_wait(struct rdma_cm_id *id) {
     bool waiting = soft_cm_id_of(id)->conn.waiting;
     soft_unlock();
     return waiting;
+}
+
+/* When the request of this id will be sent again; and how often at most. */
+static uint64_t next_try_ns(struct rdma_cm_id *id, unsigned *left) {
+    soft_lock();
+    const struct soft_cm_conn *conn = &soft_cm_id_of(id)->conn;
+    uint64_t due_ns = conn->timer.due_ns;
+    *left = conn->tries_left;
+    bool unsent = conn->unsent > 0 && conn->state == SOFT_CM_CONN_REQ_SENT;
+    soft_unlock();
+    assert_true(unsent);
+    return due_ns;
+}
+
+/* From now on no message that is repeated finds room on its way to the server. Returns how many messages wait. */
+static unsigned stand_still(struct other *server, struct rdma_cm_id *id) {
+    assert_int_equal(kill(server->pid, SIGSTOP), 0);
+    assert_int_equal(waitpid(server->pid, NULL, WUNTRACED), server->pid);
+    soft_lock();
+    struct soft_peer *peer = soft_cm_id_of(id)->conn.peer;
+    unsigned count = 0;
+    while (soft_peer_send_repeated(peer, SOFT_MSG_GROUP_ASK, NULL, 0) == 0 &&
+           count < 4 * SOFT_PEER_QUEUE_MAX)
+        count++;
+    unsigned waiting = peer->doomed ? SOFT_PEER_QUEUE_MAX : peer->out_count;
+    soft_unlock();
+    return waiting;
+}
+
+static unsigned messages_waiting(pid_t pid) {
+    unsigned count = 0;
+    struct soft_peer *peer;
+    soft_lock();
+    cds_list_for_each_entry(peer, &soft_peers, link)
+        count += soft_peer_pid(peer) == pid ? peer->out_count : 0;
+    soft_unlock();
+    return count;
+}
+
+/* A process that dials by the thousand, and one that answers slowly: neither takes the other for dead. */
+TEST(requests_by_the_thousand_to_a_process_that_stands_still_end_nothing) {
+    struct other server;
+    struct local local;
+    start(&server, "server", "listen", "127.0.0.1");
+    uint16_t port = (uint16_t)hear(&server, "port");
+    local_open(&local);
+    local.id = ct_connect(local.channel, port);
+    softcm_until(has_been_told_to_wait(local.id));
+    assert_true(stand_still(&server, local.id) < SOFT_PEER_QUEUE_MAX);
+    struct rdma_cm_id *behind = ct_connect(local.channel, port);
+    unsigned before, left;
+    uint64_t due_ns = next_try_ns(behind, &before);
+    for (unsigned i = 0; i <= before; i++) { /* more often than it would be tried in vain */
+        uint64_t last_ns = due_ns;
+        softcm_until((due_ns = next_try_ns(behind, &left)) != last_ns);
+        assert_int_equal(left, before);
+    }
+    assert_int_equal(kill(server.pid, SIGCONT), 0);
+    softcm_until(has_been_told_to_wait(behind));
+    assert_false(ct_readable(local.channel, 0));
+    soft_destroy_id(behind);
+    finish(&server, SIGKILL);
+    local_close(&local);
+}
+
+/* They are taken back by the thousand as well, and fill no queue by that. */
+TEST(requests_that_are_given_up_fill_no_queue) {
+    struct other server;
+    struct local local;
+    start(&server, "server", "listen", "127.0.0.1");
+    uint16_t port = (uint16_t)hear(&server, "port");
+    local_open(&local);
+    struct rdma_cm_id *sent = ct_connect(local.channel, port);
+    softcm_until(has_been_told_to_wait(sent));
+    local.id = ct_connect(local.channel, port);
+    unsigned waiting = stand_still(&server, local.id);
+    assert_int_equal(soft_destroy_id(ct_connect(local.channel, port)), 0);
+    assert_int_equal(messages_waiting(server.pid), waiting);
+    assert_int_equal(soft_destroy_id(sent), 0);
+    assert_int_equal(messages_waiting(server.pid), waiting);
+    finish(&server, SIGKILL);
+    local_close(&local);
+}
+
+/* The id goes as well, and nothing sends it again. */
+TEST(a_disconnect_finds_room_behind_requests_by_the_thousand) {
+    struct other server;
+    struct local local;
+    start(&server, "server", "move", "127.0.0.1");
+    local_connect_up(&local, (uint16_t)hear(&server, "port"));
+    hear(&server, "requested");
+    softcm_until(softcm_conn_state(local.id) == SOFT_CM_CONN_UP);
+    (void)stand_still(&server, local.id);
+    assert_int_equal(soft_disconnect(local.id), 0);
+    assert_int_equal(soft_destroy_id(local.id), 0);
+    local.id = NULL;
+    assert_int_equal(kill(server.pid, SIGCONT), 0);
+    hear(&server, "given"); /* it was told DISCONNECTED */
+    finish(&server, 0);
+    local_close(&local);
 }
 
 /* A server killed at that step, and what is heard of it. */

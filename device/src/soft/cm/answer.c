@@ -175,7 +175,8 @@ void soft_cm_conn_on_duplicate(struct soft_cm_id *id) {
         return;
     case SOFT_CM_CONN_REP_SENT:
     case SOFT_CM_CONN_SIDR_DONE:
-        soft_cm_wire_send(id, id->conn.request_type, &id->conn.request, id->conn.request_bytes);
+        (void)soft_cm_wire_send_repeated(id, id->conn.request_type, &id->conn.request,
+                                         id->conn.request_bytes);
         return;
     case SOFT_CM_CONN_NONE:
     case SOFT_CM_CONN_REQ_SENT:

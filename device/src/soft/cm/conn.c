@@ -214,15 +214,34 @@ static bool find_peer(struct soft_cm_id *id) {
     return false;
 }
 
+/* False: too many messages wait for the peer. A disconnect goes all the same: if its id is destroyed, nothing sends it again. */
+static bool send_once(struct soft_cm_id *id) {
+    struct soft_cm_conn *conn = &id->conn;
+    if (conn->request_type != SOFT_CM_WIRE_DREQ)
+        return soft_cm_wire_send_repeated(id, conn->request_type, &conn->request,
+                                          conn->request_bytes);
+    soft_cm_wire_send(id, conn->request_type, &conn->request, conn->request_bytes);
+    return true;
+}
+
+/* A try that stayed behind thousands of others is no silence of the peer's, for a time. */
+static bool counts_as_try(const struct soft_cm_conn *conn) {
+    const struct soft_cm_timers *t = soft_cm_timers();
+    unsigned patience = t->wait_ms * t->tries / t->answer_ms;
+    return conn->unsent == 0 || conn->waiting || conn->unsent > patience;
+}
+
 static void send_request(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
     bool active = conn->state == SOFT_CM_CONN_REQ_SENT || conn->state == SOFT_CM_CONN_SIDR_SENT;
     if (active && !conn->tcp && !find_peer(id))
         return;
-    if (conn->tries_left)
-        conn->tries_left--;
     arm_again(id);
-    soft_cm_wire_send(id, conn->request_type, &conn->request, conn->request_bytes);
+    conn->unsent = send_once(id) ? 0 : conn->unsent + 1;
+    if (conn->tries_left && counts_as_try(conn))
+        conn->tries_left--;
+    if (conn->unsent > 0)
+        return;
     if (conn->request_type == SOFT_CM_WIRE_REQ)
         conn->request.req.again = 1;
     else if (conn->request_type == SOFT_CM_WIRE_SIDR_REQ)
@@ -251,7 +270,7 @@ bool soft_cm_conn_ask_next(struct soft_cm_id *id) {
 /* Before it is sent again: no process has said that it has it. */
 static void was_silent(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
-    if (conn->peer && !conn->waiting && soft_cm_port_turn_silent(&conn->turn))
+    if (conn->peer && !conn->waiting && conn->unsent == 0 && soft_cm_port_turn_silent(&conn->turn))
         forget_peer(id);
 }
 
@@ -259,6 +278,7 @@ void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state) {
     soft_cm_conn_enter(&id->conn, state);
     id->conn.asked_ns = soft_now_ns();
     id->conn.waiting = false;
+    id->conn.unsent = 0;
     id->conn.refuse_ns = 0;
     id->conn.turn = (struct soft_cm_port_turn){0};
     id->conn.tries_left = soft_cm_timers()->tries;

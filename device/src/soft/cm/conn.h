@@ -58,6 +58,7 @@ struct soft_cm_conn {
     bool guessed, looked_again;    /* the peer came from the port cache; was looked up since */
     struct soft_cm_port_turn turn; /* among other users that hold the port */
     unsigned tries_left;
+    unsigned unsent;         /* tries in a row for which too many messages waited */
     uint64_t asked_ns;       /* when asking began */
     uint64_t refuse_ns;      /* no listener: when to refuse; 0: not looked for yet */
     uint64_t end_ns;         /* the peer has ended it, which is not told yet (quiet.h); 0: no */

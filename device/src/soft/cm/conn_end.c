@@ -42,6 +42,12 @@ void soft_cm_conn_acknowledge(const struct soft_cm_id *id) {
     soft_qp_acknowledge(id->conn.local_qpn);
 }
 
+/* The request is answered in vain from now on. If this stays behind, the listener finds out when it accepts. */
+static void withdraw(struct soft_cm_id *id) {
+    union soft_cm_wire_any msg = {.rej.reason = SOFT_CM_REJECT_TIMEOUT};
+    (void)soft_cm_wire_send_repeated(id, SOFT_CM_WIRE_REJ, &msg, sizeof msg.rej);
+}
+
 void soft_cm_conn_kill(struct soft_cm_id *id) {
     if (soft_profile()->iwarp) {
         soft_cm_mpa_kill(id);
@@ -49,7 +55,7 @@ void soft_cm_conn_kill(struct soft_cm_id *id) {
     }
     switch (id->conn.state) {
     case SOFT_CM_CONN_REQ_SENT:
-        soft_cm_conn_reject(id, SOFT_CM_REJECT_TIMEOUT, NULL, 0);
+        withdraw(id);
         break;
     case SOFT_CM_CONN_REQ_RCVD:
     case SOFT_CM_CONN_REP_SENT:

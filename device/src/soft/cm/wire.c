@@ -7,6 +7,7 @@
  */
 #include "soft/cm/wire.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "soft/cm/addr.h"
@@ -57,33 +58,52 @@ bool soft_cm_wire_addr_get(struct sockaddr_storage *to, const struct soft_cm_wir
 
 /* ---- out ------------------------------------------------------------------------------------------ */
 
-/* id: the one that sends the message, or NULL. */
-static void outgoing(struct soft_cm_id *id, struct soft_peer *peer, enum soft_cm_wire_type type,
-                     const void *msg, size_t bytes) {
+/*
+ * id: the one that sends the message, or NULL. What is repeated, or asked for again by a repeated one, may stay behind where many
+ * messages wait for the peer. False: it did.
+ */
+static bool outgoing(struct soft_cm_id *id, struct soft_peer *peer, enum soft_cm_wire_type type,
+                     const void *msg, size_t bytes, bool repeated) {
     if (soft_fault_active() &&
         soft_fault_message(id ? &id->fault : NULL, (struct soft_fault_way){.peer = peer}, type, msg,
                            bytes))
-        return;
+        return true;
+    if (repeated)
+        return soft_peer_send_repeated(peer, type, msg, bytes) != -ENOBUFS;
     (void)soft_peer_send(peer, type, msg, bytes, -1);
+    return true;
+}
+
+static bool send_message(struct soft_cm_id *id, enum soft_cm_wire_type type,
+                         union soft_cm_wire_any *msg, size_t bytes, bool repeated) {
+    soft_assert_locked();
+    msg->head.to = id->conn.remote;
+    msg->head.from = id->number;
+    if (id->conn.tcp)
+        soft_cm_tcp_outgoing(id, type, msg, bytes);
+    else if (id->conn.peer)
+        return outgoing(id, id->conn.peer, type, msg, bytes, repeated);
+    return true;
 }
 
 void soft_cm_wire_send(struct soft_cm_id *id, enum soft_cm_wire_type type,
                        union soft_cm_wire_any *msg, size_t bytes) {
     soft_assert_locked();
-    msg->head.to = id->conn.remote;
-    msg->head.from = id->number;
-    if (id->conn.tcp) {
-        soft_cm_tcp_outgoing(id, type, msg, bytes);
-        return;
-    }
-    if (!id->conn.peer)
-        return;
-    outgoing(id, id->conn.peer, type, msg, bytes);
+    (void)send_message(id, type, msg, bytes, false);
+}
+
+bool soft_cm_wire_send_repeated(struct soft_cm_id *id, enum soft_cm_wire_type type,
+                                union soft_cm_wire_any *msg, size_t bytes) {
+    soft_assert_locked();
+    return send_message(id, type, msg, bytes, true);
 }
 
 void soft_cm_wire_send_plain(struct soft_cm_id *id, enum soft_cm_wire_type type) {
+    soft_assert_locked();
     union soft_cm_wire_any msg;
-    soft_cm_wire_send(id, type, &msg, sizeof msg.head);
+    bool asked_for_again =
+        type == SOFT_CM_WIRE_MRA || type == SOFT_CM_WIRE_RTU || type == SOFT_CM_WIRE_DREP;
+    (void)send_message(id, type, &msg, sizeof msg.head, asked_for_again);
 }
 
 void soft_cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum soft_cm_wire_type request,
@@ -92,22 +112,22 @@ void soft_cm_wire_refuse(struct soft_peer *peer, uint64_t to, enum soft_cm_wire_
         struct soft_cm_wire_rej rej = {.head.to = to,
                                        .reason = port_known ? SOFT_CM_REJECT_CONSUMER
                                                             : SOFT_CM_REJECT_NO_LISTENER};
-        outgoing(NULL, peer, SOFT_CM_WIRE_REJ, &rej, sizeof rej);
+        (void)outgoing(NULL, peer, SOFT_CM_WIRE_REJ, &rej, sizeof rej, true);
     } else {
         struct soft_cm_wire_sidr_rep rep = {
             .head.to = to, .status = port_known ? SOFT_CM_SIDR_REJECTED : SOFT_CM_SIDR_UNSUPPORTED};
-        outgoing(NULL, peer, SOFT_CM_WIRE_SIDR_REP, &rep, sizeof rep);
+        (void)outgoing(NULL, peer, SOFT_CM_WIRE_SIDR_REP, &rep, sizeof rep, true);
     }
 }
 
 void soft_cm_wire_close(struct soft_peer *peer, uint64_t to, bool reset) {
     struct soft_cm_wire_mpa rej = {.head.to = to, .reset = reset};
-    outgoing(NULL, peer, SOFT_CM_WIRE_MPA_REJ, &rej, sizeof rej);
+    (void)outgoing(NULL, peer, SOFT_CM_WIRE_MPA_REJ, &rej, sizeof rej, false);
 }
 
 static void soft_cm_wire_confirm(struct soft_peer *peer, uint64_t to, uint64_t from) {
     struct soft_cm_wire_head head = {.to = to, .from = from};
-    outgoing(NULL, peer, SOFT_CM_WIRE_DREP, &head, sizeof head);
+    (void)outgoing(NULL, peer, SOFT_CM_WIRE_DREP, &head, sizeof head, true);
 }
 
 /* ---- in ------------------------------------------------------------------------------------------- */

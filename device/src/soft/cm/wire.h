@@ -144,6 +144,9 @@ bool soft_cm_wire_addr_get(struct sockaddr_storage *to, const struct soft_cm_wir
  */
 void soft_cm_wire_send(struct soft_cm_id *id, enum soft_cm_wire_type type,
                        union soft_cm_wire_any *msg, size_t bytes);
+/* A message that is sent again until it is answered. False: it was not sent, as too many wait for this peer already. */
+bool soft_cm_wire_send_repeated(struct soft_cm_id *id, enum soft_cm_wire_type type,
+                                union soft_cm_wire_any *msg, size_t bytes);
 /* A message that only consists of its head. */
 void soft_cm_wire_send_plain(struct soft_cm_id *id, enum soft_cm_wire_type type);
 /* Answers without a connection: refusal of a request, confirmation of an unknown disconnect. */

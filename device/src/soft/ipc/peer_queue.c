@@ -4,7 +4,8 @@
  * that does not read. Never blocks. Control lock.
  *
  * A peer that lets its queue fill is dropped, by the engine and a little later, because the sending code goes on using
- * it, and often the list it is in. Waiting messages may hold copies of our descriptors: few for one peer, and for all
+ * it, and often the list it is in. Messages that are repeated anyway fill half of it at most: a process that dials ten thousand
+ * sessions at once must not lose those that it has. Waiting messages may hold copies of our descriptors: few for one peer, and for all
  * of them a share of what the process may have open; a message above that is not sent.
  */
 #define _GNU_SOURCE
@@ -175,6 +176,13 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
     if (q == queued_first(peer)) /* else a message waits already, and its retry is armed */
         recv_queue_retry(peer, rc);
     return 0;
+}
+
+int soft_peer_send_repeated(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
+    soft_assert_locked();
+    if (peer->out_count >= SOFT_PEER_QUEUE_MAX / 2)
+        return peer->alive && !peer->doomed ? -ENOBUFS : -ECONNRESET;
+    return soft_peer_send_fds(peer, type, data, bytes, NULL, 0);
 }
 
 int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd) {

@@ -19,6 +19,12 @@ struct soft_peer;
  */
 int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes, int fd);
 
+/*
+ * Sends a message without a descriptor that its sender repeats until it is answered: where many wait already it is not queued,
+ * ENOBUFS, and the peer stays.
+ */
+int soft_peer_send_repeated(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
+
 int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                        const int *fds, unsigned count);
 void soft_peer_queue_flush(struct soft_peer *peer);
