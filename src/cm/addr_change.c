@@ -70,7 +70,8 @@ void cm_on_addr_change(struct cm *cm, struct cm_owner *owner, const struct cm_ev
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
     bool searching = owner->state == CM_RESOLVING_ADDR || owner->state == CM_RESOLVING_ROUTE ||
-                     owner->state == CM_CREATING_QP || owner->state == CM_CONNECTING;
+                     owner->state == CM_CREATING_QP || owner->state == CM_IN_LINE ||
+                     owner->state == CM_CONNECTING;
     if (!searching) {
         atomic_store(&connection_of_conn(conn)->moved,
                      true); /* for a loop that is told no more than a flush */

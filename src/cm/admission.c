@@ -65,6 +65,7 @@ static enum admission_class class_in(enum cm_state state) {
     case CM_RESOLVING_ADDR:
     case CM_RESOLVING_ROUTE:
     case CM_CREATING_QP:
+    case CM_IN_LINE:
     case CM_CONNECTING:
     case CM_MODIFYING_QP:
     case CM_UP:

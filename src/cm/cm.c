@@ -265,6 +265,7 @@ unsigned cm_progress(struct cm *cm, uint64_t wait_ns) {
             cm_event_sources_device(cm, ready[i].events);
     }
     done += take_msgs(cm);
+    done += dial_lines_progress(cm);
     return done + admission_progress(cm, seen);
 }
 
@@ -309,6 +310,7 @@ int cm_open(struct cm *cm, sluice_node *node, bool thread, sluice_error *e) {
     cm->next_deadline_ns = UINT64_MAX;
     CDS_INIT_LIST_HEAD(&cm->conns);
     admission_init(cm);
+    dial_lines_init(cm);
     cm->stats = &node->stats.page->cm;
     mpsc_queue_init(&cm->mailbox->queue);
     cm->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -403,6 +405,7 @@ void cm_close(struct cm *cm) {
     cds_list_for_each_entry(conn, &cm->conns, link)
         end_given_up(cm, conn);
     ASSERT(!cds_list_empty(&cm->conns) || admission_idle(cm));
+    dial_lines_close(cm);
     replay_close(cm->node->replay);
     wakeup_close(&cm->mailbox->wakeup);
     if (!cm->connector || !connector_inherit_channel(cm->connector, cm->channel))

@@ -26,6 +26,7 @@
 #include "base/epoll_source.h"
 #include "base/stats.h"
 #include "cm/admission.h"
+#include "cm/dial_line.h"
 #include "core/cm_conn.h"
 #include "core/mailbox.h"
 #include "fabric/fabric.h"
@@ -43,6 +44,7 @@ struct cm {
     uint64_t next_deadline_ns; /* no deadline is earlier; may be too early itself */
     uint64_t now_ns;
     struct admission admission;
+    struct dial_lines dials;
     const struct cm_event *cause;   /* the event that is being handled, or NULL */
     struct cm_resolver *resolver;   /* NULL until a host name was dialed */
     struct cm_connector *connector; /* NULL: connecting does not block on this device */

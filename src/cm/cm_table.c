@@ -155,7 +155,7 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         HINTS,
         NEVER,
     },
-    [CM_CREATING_QP] = {
+    [CM_CREATING_QP ... CM_IN_LINE] = {
         ROUTED_BEFORE,
         NO_REQUEST,
         NOT_CONNECTED_YET,
@@ -245,7 +245,8 @@ bool cm_may_follow(enum cm_state from, enum cm_state to) {
         [CM_BACKOFF] = TRY_AGAIN | TO(RESOLVING_ROUTE),
         [CM_RESOLVING_ADDR] = TRY_AGAIN | TO(RESOLVING_ROUTE),
         [CM_RESOLVING_ROUTE] = TRY_AGAIN | TO(RESOLVING_ROUTE) | TO(CREATING_QP),
-        [CM_CREATING_QP] = TRY_AGAIN | TO(CONNECTING),
+        [CM_CREATING_QP] = TRY_AGAIN | TO(IN_LINE) | TO(CONNECTING),
+        [CM_IN_LINE] = TRY_AGAIN | TO(CONNECTING),
         [CM_CONNECTING] = TRY_AGAIN | TO(MODIFYING_QP),
         [CM_MODIFYING_QP] = TO(HANDSHAKE) | TO(UP),
         [CM_AWAITING_APP] = TO(QUEUED) | TO(CREATING_QP_PASSIVE) | TO(UP),

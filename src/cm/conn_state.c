@@ -18,6 +18,7 @@ void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     cm_assert_thread(cm);
     ASSERT(cm_may_follow(conn->owner.state, state));
     admission_move(cm, conn, state);
+    dial_line_move(cm, conn, state);
     if (conn->lookup) /* it waits for its name in one state only */
         resolver_leave(cm->resolver, conn);
     if (!cm_race_may_go_on(state))

@@ -2,7 +2,7 @@
 /*
  * dial.c - the dialer's way from an address to an established connection.
  *
- *   name -> ADDR_RESOLVED -> (loop: PREPARE) and ROUTE_RESOLVED -> connect -> CONNECT_RESPONSE
+ *   name -> ADDR_RESOLVED -> (loop: PREPARE) and ROUTE_RESOLVED (-> a line) -> connect -> CONNECT_RESPONSE
  *        -> (loop: APPLY) -> establish -> up
  *
  * The QP is not put on the id: the loop makes it, and its number goes into rdma_connect(). While
@@ -211,12 +211,25 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
     cm_connect(cm, conn, &param);
 }
 
+void cm_dial_turn(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    connect_now(cm, conn);
+}
+
+/* Its queue pair is there, and the route: it is this dial's turn, or that comes. */
+static void ask(struct cm *cm, struct cm_conn *conn) {
+    if (!dial_line_join(cm, conn))
+        cm_try_share(cm, conn); /* other addresses may have no line */
+    else
+        connect_now(cm, conn);
+}
+
 void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     (void)event;
     cm_enter(cm, conn, CM_CREATING_QP); /* no other try goes on: there is one request at a time */
     if (conn->prepared)
-        connect_now(cm, conn);
+        ask(cm, conn);
     else
         conn->step_ns = 0; /* our own loop is awaited: the address is not to blame */
 }
@@ -227,7 +240,7 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     if (conn->left)
         cm_give_left(cm, conn);
     if (conn->owner.state == CM_CREATING_QP) {
-        connect_now(cm, conn);
+        ask(cm, conn);
     } else if (conn->owner.state == CM_CREATING_QP_PASSIVE) {
         cm_accept_now(cm, conn);
     }

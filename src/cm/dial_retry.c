@@ -78,7 +78,7 @@ static bool trying(const struct cm_conn *conn) {
     unsigned state = conn->owner.state;
     return !conn->passive &&
            (state == CM_BACKOFF || state == CM_RESOLVING_ADDR || state == CM_RESOLVING_ROUTE ||
-            state == CM_CREATING_QP || state == CM_CONNECTING);
+            state == CM_CREATING_QP || state == CM_IN_LINE || state == CM_CONNECTING);
 }
 
 /* ---- a try ----------------------------------------------------------------------------------- */
@@ -347,7 +347,7 @@ bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uin
     if (!trying(conn))
         return false;
     conn->used_up = true; /* the next try makes another one */
-    if (conn->owner.state == CM_CONNECTING)
+    if (conn->owner.state == CM_CONNECTING || conn->owner.state == CM_IN_LINE)
         cm_try_failed(cm, conn, CM_HOPE_LATER, reason, vendor, "%s (event %u)", what, vendor);
     return true;
 }

@@ -133,6 +133,7 @@ void cm_dial(struct cm *cm, struct cm_conn *conn);
 unsigned cm_take_names(struct cm *cm);              /* of the resolver */
 void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its time runs */
 void cm_prepared(struct cm *cm, struct cm_conn *conn);
+void cm_dial_turn(struct cm *cm, struct cm_conn *conn); /* of a dial that was IN_LINE */
 void cm_ready(struct cm *cm, struct cm_conn *conn);
 
 /* ---- dial_race.c ------------------------------------------------------------------------------- */

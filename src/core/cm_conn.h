@@ -28,6 +28,7 @@
     X(RESOLVING_ADDR, "ADDR_RESOLVED")                                                             \
     X(RESOLVING_ROUTE, "ROUTE_RESOLVED")                                                           \
     X(CREATING_QP, "the loop's QP (dialer)")                                                       \
+    X(IN_LINE, "its turn among the dials to that address")                                         \
     X(CONNECTING, "the listener's answer")                                                         \
     X(MODIFYING_QP, "the loop moving its QP to RTS")                                               \
     X(AWAITING_APP, "the application's decision (listener)")                                       \
@@ -112,6 +113,7 @@ enum admission_class {
 struct cm_listener;
 struct cm_connect;
 struct cm_lookup;
+struct dial_line;
 
 struct cm_conn {
     struct cm_owner owner; /* first */
@@ -121,10 +123,10 @@ struct cm_conn {
     bool established;          /* connect or accept was called: rdma_disconnect() makes sense */
     uint64_t deadline_ns;      /* of the whole way to UP; 0: none */
     struct cds_list_head link; /* the CM thread's list */
-    uint8_t admission_class;   /* enum admission_class; this and the next four: admission.c only */
-    struct cds_list_head line;
-    uint64_t open_ns;             /* OPEN: since when */
-    uint64_t way_deadline_ns;     /* OPEN: the deadline it had before */
+    uint8_t admission_class;   /* enum admission_class; this and the next three: admission.c only */
+    struct cds_list_head line; /* also of a dialer that is IN_LINE: dial_line.c only */
+    uint64_t open_ns;          /* OPEN: since when */
+    uint64_t way_deadline_ns;  /* OPEN: the deadline it had before */
     struct cm_listener *listener; /* passive: valid while that listens */
     struct private_data_req req;  /* dialer: what was proposed; listener: what the peer proposed */
     struct private_data_rep rep;  /* what was decided */
@@ -135,6 +137,10 @@ struct cm_conn {
     /* dialer: the lookup of its name that it waits for, or NULL; its place among those that do (resolver.c) */
     struct cm_lookup *lookup;
     struct cds_list_head asking;
+
+    /* dialer: the line that it stands in, or has its turn of, or NULL (dial_line.c) */
+    struct dial_line *dial_line;
+    bool has_turn;
 
     /* dialer: its tries (dial_retry.c) */
     struct cm_failure last;  /* the failure to report when time runs out; reason NONE: none yet */

@@ -104,9 +104,10 @@ static sluice_node *watched_owner(struct cm_owner *owner) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct session *s = session_of_conn(conn);
     /* A try that is dropped: the listener has not answered, so no queue pair was connected. */
-    bool dropped = !conn->passive &&
-                   (owner->state == CM_RESOLVING_ADDR || owner->state == CM_RESOLVING_ROUTE ||
-                    owner->state == CM_CREATING_QP || owner->state == CM_CONNECTING);
+    bool dropped =
+        !conn->passive && (owner->state == CM_RESOLVING_ADDR ||
+                           owner->state == CM_RESOLVING_ROUTE || owner->state == CM_CREATING_QP ||
+                           owner->state == CM_IN_LINE || owner->state == CM_CONNECTING);
     bool early = dropped ? conn->prepared && watched_state(s->connection->qp) > IBV_QPS_INIT
                          : owner->state != CM_RELEASED || s->connection->qp;
     if (early)
