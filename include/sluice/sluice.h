@@ -191,7 +191,7 @@ typedef struct sluice_node_options {
     uint64_t memory_bytes_max;  /* cap on registered memory; default 1 GiB */
     uint64_t message_bytes_max; /* largest message this node sends or accepts; default 64 MiB */
     uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 8 KiB */
-    uint32_t sessions_max;      /* default 4096, or as many as the memory is enough for */
+    uint32_t sessions_max;      /* default 4096, or as many as memory and device have room for */
     uint32_t handshakes_max;    /* connections of peers being set up at a time; default 128 */
     uint32_t requests_max;      /* connection requests waiting for a handshake or the application's
                                    decision; peers above it must try again; default 1024 */
@@ -312,8 +312,8 @@ typedef struct sluice_send_options {
  * Opens a node: picks the device, starts the connection-management thread and the workers,
  * registers the first memory. Blocks until that is done. `o` NULL = all defaults; `e` may be NULL.
  * Returns 0 and *out, or a negative status with *e filled in and *out untouched. EINVAL: an option, or
- * sessions_max that need more memory than there may be; ENOMEM, ELIMIT (descriptors): a limit of the
- * system. The text says which limit, the need and the remedy, see docs/memory.md.
+ * sessions_max that need more memory than there may be, or more of the device than it has: so many
+ * find room, whatever their options are; ENOMEM, ELIMIT (descriptors): a limit of the system. The text says which limit, the need and the remedy, see docs/memory.md.
  */
 SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
                                         sluice_error *e);
@@ -553,7 +553,8 @@ SLUICE_API void sluice_trim(sluice_msg *m, size_t bytes); /* shrinks the payload
 /*
  * A borrowed message becomes the caller's: to be freed or sent, by any thread, also after its session ended.
  * Until then it holds one of the credits of the session it came by. A sender keeps two credits back: an
- * application that keeps `credits` - 2 messages gets no more from that peer; no other session is affected. A large
+ * application that keeps `credits` - 2 messages gets no more from that peer (fewer where the node has no memory, or
+ * the device no room, for so many); no other session is affected. A large
  * one counts as its peer's until it is free, wherever it is: a peer has five eighths of receive_bytes_max. One
  * frame can bring several small messages, and a large message holds the next credit that would return: so the
  * number may be a little larger.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/limits.h"
+#include "datapath/loop/cq_share.h"
 #include "datapath/rx/landing.h"
 #include "datapath/rx/alloc_wait.h"
 #include "node/node.h"
@@ -19,7 +20,7 @@
 #define FILES_PEER 7u                        /* with the bells of one session */
 #define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
 
-/* Connections times depth times size, before any of it is allocated. */
+/* Connections times depth times size, and what they need of the device, before any of it is allocated. */
 static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_error *e) {
     struct limits limits;
     char why[200];
@@ -36,6 +37,9 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
         .limits = &limits,
         .huge_log2 = wish->huge_log2,
         .numa = wish->numa,
+        .queue_entries = n->device_attr.max_cqe > 0 ? (uint32_t)n->device_attr.max_cqe : 0,
+        .session_entries = cq_share_least(&n->device_attr),
+        .queue_pairs = n->device_attr.max_qp > 0 ? (uint32_t)n->device_attr.max_qp : 0,
         .files = FILES_NODE + FILES_LOOP * n->options.workers,
         .files_peer = n->traits.files_per_peer ? FILES_PEER : 0,
     };

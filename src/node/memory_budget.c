@@ -37,6 +37,38 @@ static int fit(struct memory_budget *need, const struct memory_budget_input *in,
     return bound->error;
 }
 
+/*
+ * Fewer than a queue could hold, where the caller does not say how many: so half of it is left over for sessions that want more of
+ * it than they are promised. One queue pair is for finding out what the device grants.
+ */
+static int fit_device(struct memory_budget *need, const struct memory_budget_input *in, char *text,
+                      size_t size) {
+    uint32_t pairs = in->queue_pairs ? in->queue_pairs - 1 : UINT32_MAX;
+    uint32_t hold = in->queue_entries ? in->queue_entries / in->session_entries : UINT32_MAX;
+    if (!in->chosen) {
+        uint32_t most = pairs < hold / 2 ? pairs : hold / 2;
+        if (need->sessions > most && most > 0)
+            need->sessions = most;
+        if (most > 0)
+            return 0; /* else even one is too many */
+        need->sessions = 1;
+    }
+    if (need->sessions > pairs)
+        snprintf(text, size,
+                 "%u sessions need as many queue pairs and one more, the device has %u: lower "
+                 "sessions_max to %u",
+                 need->sessions, in->queue_pairs, pairs);
+    else if (need->sessions > hold)
+        snprintf(text, size,
+                 "%u sessions x %u completions need a queue of %" PRIu64
+                 ", the device's have %u: lower sessions_max to %u",
+                 need->sessions, in->session_entries,
+                 (uint64_t)need->sessions * in->session_entries, in->queue_entries, hold);
+    else
+        return 0;
+    return -EINVAL;
+}
+
 uint64_t memory_budget_huge_free(const struct limits *limits, unsigned log2, int numa) {
     uint64_t pages = 0;
     for (uint32_t i = 0; i < limits->huge_count; i++)
@@ -129,7 +161,9 @@ int memory_budget_make(struct memory_budget *need, const struct memory_budget_in
         if (error != 0)
             return error;
     }
-    int error = fit_files(need, in, text, size);
+    int error = fit_device(need, in, text, size);
+    if (error == 0)
+        error = fit_files(need, in, text, size);
     if (error != 0)
         return error;
     need->receive_bytes = need->session_bytes * need->sessions;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * memory_budget.h - the node's budget: the memory that its sessions need at least, connections times depth times size,
- * and whether the caps and the system's limits allow it.
+ * and whether the caps, the system's limits and the device allow it.
  *
  * Every session has receives of its own from the first moment (CREDITS_INITIAL frames), and gets more only
  * as far as there is memory. So each of three limits must be enough for that least amount, or the node does not open:
- * the cap on receive memory, the limit on locked memory, and the cgroup's limit.
+ * the cap on receive memory, the limit on locked memory, and the cgroup's limit. The device must have as many queue pairs,
+ * and completion queues of such a size: a loop has one, and any loop may get all of the sessions.
  *
  * Pure: a function of its input. Any thread.
  */
@@ -28,12 +29,14 @@ struct memory_budget_input {
     const struct limits *limits;
     uint8_t huge_log2; /* huge pages wished for, 0: none; and on which NUMA node, -1: any */
     int16_t numa;
+    /* What the device has, 0: it does not say. Of a completion queue each session is promised session_entries. */
+    uint32_t queue_entries, session_entries, queue_pairs;
     uint32_t files;      /* descriptors the node opens for itself */
     uint32_t files_peer; /* and for each process it has sessions with, 0: none */
 };
 
 struct memory_budget {
-    uint32_t sessions;           /* as many as there is memory for */
+    uint32_t sessions;           /* as many as there is room for */
     uint64_t session_bytes;      /* one of them, at least */
     uint64_t receive_bytes;      /* all of them, at least */
     uint64_t receive_bytes_full; /* all of them with all the credits they have by default */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "datapath/loop/upward.h"
+#include "datapath/loop/cq_share.h"
 #include "datapath/loop/ownership.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
@@ -22,10 +23,6 @@
 #include "core/context.h"
 #include "core/techniques.h"
 #include "pool/quick.h"
-
-#define CQ_ENTRIES_MIN 4096u
-#define CQ_ENTRIES_MAX 262144u
-#define CQ_ENTRIES_SESSION 160u /* with the default credits */
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
@@ -57,14 +54,6 @@ static void give_struct(struct sluice_loop *l) {
     l->next = free_loops;
     free_loops = l;
     pthread_mutex_unlock(&free_lock);
-}
-
-static int cq_entries(const sluice_node *n) {
-    uint64_t entries = (uint64_t)n->options.sessions_max * CQ_ENTRIES_SESSION;
-    entries = entries < CQ_ENTRIES_MIN ? CQ_ENTRIES_MIN : entries;
-    entries = entries > CQ_ENTRIES_MAX ? CQ_ENTRIES_MAX : entries;
-    int max = n->device_attr.max_cqe;
-    return max > 0 && entries > (uint64_t)max ? max : (int)entries;
 }
 
 /* ---- a loop without a device ------------------------------------------------------------------- */
@@ -142,7 +131,7 @@ static int open_device(struct sluice_loop *l, const struct fabric_ops *fabric) {
         error = -errno;
         goto close_epoll;
     }
-    l->cq = fabric->create_cq(l->node->context, cq_entries(l->node), l, l->channel, 0);
+    l->cq = fabric->create_cq(l->node->context, cq_share_entries(l->node), l, l->channel, 0);
     if (!l->cq) {
         error = -errno;
         goto destroy_channel;
@@ -302,6 +291,7 @@ static void assert_forgotten(const struct sluice_loop *l) {
     ASSERT(l->downs == 0);
     ASSERT(l->settling == 0);
     ASSERT(l->totals.sessions == 0 && l->totals.retained == 0);
+    ASSERT(l->cq_shares == 0);
     ASSERT(l->cq_used == l->srq.queue.depth * (l->srq.queue.srq != NULL));
 }
 

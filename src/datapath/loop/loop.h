@@ -196,7 +196,8 @@ struct sluice_loop {
     bool slept_short;               /* the last sleep: wait.c */
     struct ibv_cq *slept_on; /* which the device was told that the thread sleeps on; else NULL */
     int cq_size;
-    uint32_t cq_used;
+    uint32_t cq_used,
+        cq_shares;  /* cq_share.h: entries that are set aside; connections that have some */
     uint32_t index; /* in the node and in its statistics page */
     int cpu;
     struct stats_loop *stats;

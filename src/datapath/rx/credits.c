@@ -26,6 +26,7 @@
 #include "core/techniques.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rx/recv_queue.h"
+#include "datapath/rx/srq.h"
 
 #define LOOK_NS 1000000000ull
 #define GROW_SIXTEENTHS                                                                            \
@@ -106,7 +107,10 @@ void credits_grow(struct sluice_loop *l, struct connection *c) {
         return; /* it does not need them, or the application does not take its frames */
     uint32_t left = c->credits.max - c->credits.granted,
              want = c->credits.granted < left ? c->credits.granted : left;
-    uint32_t got = recv_queue_spare(l, c, want, GROW_SIXTEENTHS);
+    uint32_t most = want, places = srq_room(l) + c->rx.queue->spare;
+    if (c->rx.queue->srq && places < most)
+        most = places;
+    uint32_t got = recv_queue_spare(l, c, most, GROW_SIXTEENTHS);
     if (s->state >= SESSION_DRAINING || !c->qp)
         return;
     c->rx.queue->spare -= got;

@@ -27,13 +27,15 @@
 #include "common/uncancelled.h"
 #include "core/context.h"
 #include "core/techniques.h"
+#include "datapath/loop/cq_share.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/loop/upward.h"
 #include "fabric/fast.h"
 
-#define DEPTH_MIN 2048u
 #define SPARE_MAX 256u      /* spare receives that stay posted */
+#define GROWTH_PART 4u      /* one place in so many is not for the first credits of a connection */
+#define REPLIES_PART 8u     /* and one in so many for no credits at all */
 #define LOW 32u             /* receives left, at which the device says so */
 #define LOW_SPARE 32u       /* what is posted then */
 #define LOW_LEAST (4 * LOW) /* buffers in all, below which that says nothing */
@@ -93,7 +95,14 @@ static uint32_t in_use(const struct loop_srq *shared) {
 }
 
 uint32_t srq_room(const struct sluice_loop *l) {
-    return l->srq.queue.depth - in_use(&l->srq);
+    uint32_t depth = l->srq.queue.depth, most = depth - depth / REPLIES_PART;
+    return in_use(&l->srq) < most ? most - in_use(&l->srq) : 0;
+}
+
+bool srq_takes_another(const struct sluice_loop *l) {
+    uint32_t depth = l->srq.queue.depth;
+    return l->srq.queue.spare >= CREDITS_INITIAL ||
+           in_use(&l->srq) + CREDITS_INITIAL <= depth - depth / GROWTH_PART;
 }
 
 bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg) {
@@ -240,13 +249,13 @@ unsigned srq_settle(struct sluice_loop *l) {
 
 /* ---- life ------------------------------------------------------------------------------------ */
 
-static uint32_t shared_depth(const sluice_node *n, uint32_t cq_entries) {
+static uint32_t shared_depth(const struct sluice_loop *l) {
+    const sluice_node *n = l->node;
     const struct ibv_device_attr *attr = &n->device_attr;
     if ((n->options.without & WITHOUT_SRQ) || !n->traits.drains_shared || attr->max_srq <= 0 ||
         attr->max_srq_wr <= 0)
         return 0;
-    uint32_t depth = cq_entries / 5 > DEPTH_MIN ? cq_entries / 5 : DEPTH_MIN;
-    depth = depth < cq_entries / 2 ? depth : cq_entries / 2;
+    uint32_t depth = cq_share_receives(l);
     return depth < (uint32_t)attr->max_srq_wr ? depth : (uint32_t)attr->max_srq_wr;
 }
 
@@ -264,7 +273,7 @@ void srq_free(struct sluice_loop *l) {
 void srq_open(struct sluice_loop *l) {
     loop_assert_inside(l);
     struct loop_srq *shared = &l->srq;
-    uint32_t depth = shared_depth(l->node, (uint32_t)l->cq_size);
+    uint32_t depth = shared_depth(l);
     if (depth == 0)
         return;
     shared->all = (struct sluice_msg **)calloc(depth, sizeof *shared->all);

@@ -46,7 +46,10 @@ static inline struct connection *srq_connection(const struct sluice_loop *l, uin
 bool srq_enter(struct sluice_loop *l, struct sluice_msg *msg);
 void srq_put(struct sluice_loop *l, struct sluice_msg *msg, uint64_t place);
 void srq_forget(struct sluice_loop *l, uint64_t place);
+/* Places for more credits of those that share. Some are kept free, so that requests find receives for their replies. */
 uint32_t srq_room(const struct sluice_loop *l);
+/* Whether another connection may share: with its first credits, some places are left for all to have more. */
+bool srq_takes_another(const struct sluice_loop *l);
 /* A buffer that a frame took without a credit is posted again; stray: the session is not known. */
 void srq_restore(struct sluice_loop *l, struct sluice_msg *msg);
 void srq_stray(struct sluice_loop *l, struct sluice_msg *msg);

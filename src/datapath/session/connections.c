@@ -16,6 +16,7 @@
 
 #include "core/context.h"
 #include "core/techniques.h"
+#include "datapath/loop/cq_share.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rma/one_sided.h"
 #include "datapath/rx/landing.h"
@@ -64,15 +65,10 @@ static void choose_receives(struct sluice_loop *l, struct connection *c) {
     struct session *s = c->session;
     const struct link_config *link = &s->link_config;
     bool stranger = c->cm.passive && link->keys;
-    uint32_t most = (uint32_t)l->node->device_attr.max_qp_wr;
     struct recv_queue *shared = &l->srq.queue;
     c->rx.queue = &c->recv.own;
-    if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) &&
-        srq_room(l) + shared->spare >= CREDITS_INITIAL)
+    if (shared->srq && !stranger && !(link->flags & SLUICE_ISOLATED) && srq_takes_another(l))
         c->rx.queue = shared;
-    c->recv.own.depth =
-        c->credits.max + link->requests < most ? c->credits.max + link->requests : most;
-    c->recv.own.spare_max = link->requests;
     c->credits.granted = 0;
     c->rx.repost_batch = 1;
     pthread_mutex_lock(&s->node->lock);
@@ -80,21 +76,16 @@ static void choose_receives(struct sluice_loop *l, struct connection *c) {
     pthread_mutex_unlock(&s->node->lock);
 }
 
-const char *connection_build(struct sluice_loop *l, struct connection *c, sluice_reason *reason) {
-    c->sq.depth = queue_pair_sends(l->node);
+/* The queue pair, and what is kept here of its work requests. The share of the CQ says how large they are. */
+static const char *make_queues(struct sluice_loop *l, struct connection *c, sluice_reason *reason) {
     c->sq.sges = queue_pair_sges(l->node);
     c->sq.mask = (uint16_t)(c->sq.depth - 1);
     c->sq.limit = c->sq.depth - SQ_RESERVE;
     c->sq.quick = (uint16_t)c->sq.limit;
     if (l->node->traits.sent_is_local)
         confirm_init(c);
-    choose_receives(l, c);
-    uint32_t share = c->sq.depth + (c->rx.queue->srq ? 0 : c->rx.queue->depth);
-    *reason = SLUICE_REASON_BUSY;
-    if (l->cq_used + share > (uint32_t)l->cq_size)
-        return "the completion queue of the loop has no room for another session";
-    *reason = SLUICE_REASON_NO_MEMORY;
     c->sq.entries = calloc(c->sq.depth, sizeof *c->sq.entries);
+    *reason = SLUICE_REASON_NO_MEMORY;
     if (!c->sq.entries)
         return "out of memory";
     if (!c->rx.queue->srq && l->node->traits.silent_in_err) {
@@ -108,8 +99,20 @@ const char *connection_build(struct sluice_loop *l, struct connection *c, sluice
     if (!c->qp)
         return "the device cannot create another queue pair";
     c->recv.own.qp = c->qp;
-    c->cq_share = share;
-    l->cq_used += c->cq_share;
+    return NULL;
+}
+
+const char *connection_build(struct sluice_loop *l, struct connection *c, sluice_reason *reason) {
+    choose_receives(l, c);
+    *reason = SLUICE_REASON_BUSY;
+    if (!cq_share_take(l, c, c->rx.queue == &c->recv.own))
+        return "the completion queue of the loop has no room for another connection";
+    const char *wrong = make_queues(l, c, reason);
+    if (wrong) {
+        cq_share_give_back(l, c);
+        return wrong;
+    }
+    *reason = SLUICE_REASON_DEVICE_ERROR;
     if (!connection_modify(c, &c->cm.init, c->cm.init_mask))
         return "the queue pair cannot be moved to INIT";
     errno = ENOMEM; /* of what is not the device's */

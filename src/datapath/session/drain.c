@@ -23,6 +23,7 @@
 #include "datapath/tx/post.h"
 #include "core/connection_table.h"
 #include "core/context.h"
+#include "datapath/loop/cq_share.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
@@ -68,7 +69,7 @@ static void release_qp(struct sluice_loop *l, struct connection *c) {
     if (c->qp)
         detach_qp(l, c);
     c->drain.ended = false;
-    l->cq_used -= c->cq_share;
+    cq_share_give_back(l, c);
 }
 
 static void free_queues(struct connection *c) {

@@ -7,17 +7,10 @@
 #include "common/uncancelled.h"
 #include "core/context.h"
 #include "core/techniques.h"
+#include "datapath/loop/cq_share.h"
 #include "datapath/loop/loop.h"
 
-#define SQ_DEPTH 128u
 #define SEND_SGES_MIN 2u /* a header and a slice */
-
-uint32_t queue_pair_sends(const struct sluice_node *n) {
-    uint32_t depth = SQ_DEPTH;
-    while (depth > 8 && depth > (uint32_t)n->device_attr.max_qp_wr)
-        depth /= 2;
-    return depth;
-}
 
 uint32_t queue_pair_sges(const struct sluice_node *n) {
     int sges = n->device_attr.max_sge;
@@ -83,7 +76,7 @@ bool connection_modify(struct connection *c, struct ibv_qp_attr *attr, int mask)
 
 /* Made as for a session, and taken away again. The device stays meanwhile: under assist_lock. False: not made. */
 static bool try_one(sluice_node *n) {
-    uint32_t depth = queue_pair_sends(n);
+    uint32_t depth = cq_share_sends(&n->device_attr);
     struct ibv_cq *cq = n->fabric->create_cq(n->context, (int)depth, NULL, NULL, 0);
     if (!cq)
         return false;

@@ -14,8 +14,7 @@
 struct sluice_node;
 struct connection;
 
-/* Entries of a send queue, and pieces of a request, on the node's device. Any thread. */
-uint32_t queue_pair_sends(const struct sluice_node *n);
+/* Pieces of a request on the node's device. Any thread. */
 uint32_t queue_pair_sges(const struct sluice_node *n);
 /*
  * One with as much inline data as the device grants, at most what is wanted or a little more: init->cap says

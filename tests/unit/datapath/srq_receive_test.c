@@ -57,6 +57,48 @@ PAIR_WITH(pair_opened, a_share_of_the_cq_is_only_for_sends) {
     assert_int_equal(p->a.loop->cq_used - before, 128);
 }
 
+/*
+ * Of 32 places 24 are for the first credits of six sessions, and four more for what those grow by: the others are for replies, so
+ * that a session with a request gets on whatever the others have.
+ */
+TEST(places_are_kept_for_growth_and_for_replies) {
+    enum { SHARING = 6 };
+    struct pair p;
+    sluice_session at_a[SHARING + 1], at_b[SHARING + 1];
+    pair_open(&p, PAIR_NODE(), PAIR_LINK());
+    struct sluice_loop *l = p.a.loop;
+    uint32_t depth = l->srq.queue.depth;
+    l->srq.queue.depth = 32;
+    for (int i = 0; i <= SHARING; i++) {
+        pair_connect(&p, PAIR_LINK());
+        at_a[i] = p.a.session;
+        at_b[i] = p.b.session;
+        assert_int_equal(is_shared(at_a[i]), i < SHARING);
+    }
+    for (unsigned round = 0; round < 20; round++)
+        for (int i = 0; i < SHARING; i++) {
+            p.b.session = at_b[i];
+            assert_int_equal(pair_send(&p.b, 100, round, NULL), 0);
+            sluice_free(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg);
+        }
+    pair_turns(&p, 100);
+    assert_covered(l);
+    uint32_t places = l->srq.next_slot - l->srq.free_count;
+    assert_int_equal(places, 28);
+    p.a.session = at_a[0];
+    p.b.session = at_b[0];
+    sluice_msg *request;
+    assert_int_equal(sluice_alloc(p.a.node, 10, &request), 0);
+    assert_int_equal(sluice_request(p.a.session, request, NULL), 0);
+    sluice_event event = pair_expect(&p, &p.b, SLUICE_REQUEST);
+    assert_int_equal(sluice_reply(p.b.session, event.token, event.msg), 0);
+    event = pair_expect(&p, &p.a, SLUICE_REPLY);
+    assert_int_equal(event.status, 0);
+    sluice_free(event.msg);
+    l->srq.queue.depth = depth; /* as the completion queue counts them */
+    pair_close(&p);
+}
+
 /* Three sessions; one overruns its credits by hand. The others go on, and nothing is lost of them. */
 TEST(a_peer_that_overruns_its_credits_loses_its_own_session_only) {
     struct pair p;
