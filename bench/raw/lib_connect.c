@@ -22,6 +22,7 @@
 #define COUNT_MAX 20000
 #define CREDITS 16u /* raw-connect has as many receives */
 #define FRAME 4096u
+#define RECEIVE (256ull << 20)
 #define LIMIT_NS 60000000000ull
 
 static bool json, greet;
@@ -36,12 +37,25 @@ static void die(const char *what, const sluice_error *e) {
     exit(1);
 }
 
+/* A session ended that should have come up. */
+static void die_of(const sluice_event *event) {
+    sluice_session_info info = {.size = sizeof info};
+    bool known = sluice_session_get_info(event->session, &info) == SLUICE_OK;
+    fprintf(stderr, "lib-connect: %s (%s)\n", known ? info.close_text : "",
+            sluice_reason_text(event->reason));
+    exit(1);
+}
+
 static sluice_node *open_node(uint32_t workers) {
     sluice_node *n;
     sluice_error e;
+    uint64_t receive =
+        5ull * ((uint64_t)count + 16) * (FRAME + 64); /* a session has 4 at the least */
+    receive = receive < RECEIVE ? RECEIVE : receive;
     if (sluice_open(&n,
                     SLUICE_NODE(.name = "lib-connect", .device = device, .workers = workers,
                                 .eager_bytes = FRAME, .sessions_max = (uint32_t)count + 16,
+                                .memory_bytes_max = 4 * receive, .receive_bytes_max = receive,
                                 .requests_max = (uint32_t)count + 16),
                     &e) != 0)
         die("open", &e);
@@ -95,7 +109,7 @@ static void await(sluice_loop *loop, sluice_event_type type, int wanted) {
             die("no progress", NULL);
         for (int i = 0; i < n; i++) {
             if (events[i].type == SLUICE_CLOSED && type != SLUICE_CLOSED)
-                die(sluice_reason_text(events[i].reason), NULL);
+                die_of(&events[i]);
             wanted -= events[i].type == type;
         }
     }
