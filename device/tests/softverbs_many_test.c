@@ -5,6 +5,7 @@
  */
 #include "support/softverbs.h"
 #include "soft/ipc/shm_layout.h"
+#include "soft/object/attention.h"
 #include "soft/object/cq.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
@@ -209,6 +210,46 @@ TEST(what_a_board_says_wrongly_costs_time_and_no_message) {
         }
         for (int k = 0; k < 2; k++)
             must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+    }
+}
+
+/* A thread that goes to sleep looks at none of a thousand that have nothing. One that needs to be looked at calls for it. */
+TEST(arming_looks_at_those_that_have_something) {
+    enum { MARKED = 10 };
+    struct soft_cq *cq = soft_cq_of(many.b.rcq);
+    struct ibv_wc wc[8];
+    be_quiet();
+    for (int i = 1; i <= MARKED; i++)
+        st(soft_qp_of(many.qb[i])->attention, true);
+    send_to(0);
+    must(ibv_req_notify_cq(many.b.rcq, 0) == 0);
+    must(ld(cq->ring_count) == 1); /* it had come before */
+    for (int i = 1; i <= MARKED; i++)
+        must(ld(soft_qp_of(many.qb[i])->attention));
+    soft_qp_attend(soft_qp_of(many.qb[1]));
+    must(ibv_req_notify_cq(many.b.rcq, 0) == 0);
+    for (int i = 1; i <= MARKED; i++)
+        must(!ld(soft_qp_of(many.qb[i])->attention));
+    (void)soft_cq_disarm(cq);
+    must(ibv_poll_cq(many.b.rcq, 8, wc) == 1 && wc[0].wr_id == 0);
+    must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+}
+
+/* Its sends are, too, which a peer that does not poll leaves where they are. */
+TEST(who_sleeps_on_many_is_looked_after) {
+    struct ibv_wc wc;
+    for (int i = 0; i < 20000;
+         i++) /* what was sent before is acknowledged, and its completions are taken */
+        must(ibv_poll_cq(many.a.rcq, 1, &wc) >= 0);
+    be_quiet();
+    for (int i = 0; i < PAIRS; i += PAIRS / 8) {
+        send_to(i);
+        must(ibv_req_notify_cq(many.a.rcq, 0) == 0);
+        sv_until(ld(soft_qp_of(many.qa[i])->unretired) == 0);
+        (void)soft_cq_disarm(soft_cq_of(many.a.rcq));
+        struct ibv_wc received = sv_poll(many.b.rcq);
+        sv_right(received, received.wr_id == (uint64_t)i);
+        must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
     }
 }
 

@@ -10,6 +10,7 @@
 #include "soft/ipc/spinlock.h"
 
 _Atomic bool soft_qp_timer_wanted;
+_Atomic uint32_t soft_qp_timer_round;
 
 /* The wish is stored before the look whether a tick is coming: one that saw no wish has taken `soft_qp_timer_wanted` back by then. */
 void soft_qp_timer_want(void) {

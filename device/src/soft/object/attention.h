@@ -22,7 +22,8 @@ static inline void soft_qp_attend(struct soft_qp *qp) {
 
 /* Any thread. A queue pair's need_tick is set: the engine comes to it in a millisecond (rc/qp_timer.c). */
 void soft_qp_timer_want(void);
-extern _Atomic bool soft_qp_timer_wanted; /* of qp_timer.c, which takes it back */
-uint64_t soft_rnr_ns(unsigned code);      /* min_rnr_timer in nanoseconds */
+extern _Atomic bool soft_qp_timer_wanted;    /* of qp_timer.c, which takes it back */
+extern _Atomic uint32_t soft_qp_timer_round; /* of the last tick; written by qp_timer.c */
+uint64_t soft_rnr_ns(unsigned code);         /* min_rnr_timer in nanoseconds */
 
 #endif

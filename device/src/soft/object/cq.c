@@ -1,18 +1,53 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq.c - completion queues: arming and firing, and the ring of completions that could not go straight into a poller's
+ * cq.c - completion queues: the words that say whether they are armed, arming and firing, and the ring of completions that could not go straight into a poller's
  * array. Creation is verbs/cq.c, polling verbs/poll.c, the list of the CQ's QPs cq_pollset.c.
  *
  * Owner: the ring lock for the ring; the armed word is atomic.
  */
 #include "soft/object/cq.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
+#include <string.h>
 
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
 #include "soft/object/async_event.h"
 #include "soft/object/comp_channel.h"
+
+/* ---- armed words ------------------------------------------------------------------------------- */
+
+static pthread_mutex_t words_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t words[SOFT_SHM_PAGE_CQS]; /* how many CQs have each */
+static uint32_t next_word;
+
+void soft_cq_take_word(struct soft_cq *cq) {
+    pthread_mutex_lock(&words_lock);
+    uint32_t best = next_word;
+    for (uint32_t i = 0; i < SOFT_SHM_PAGE_CQS && words[best] > 0; i++) {
+        uint32_t at = (next_word + i) % SOFT_SHM_PAGE_CQS;
+        best = words[at] < words[best] ? at : best;
+    }
+    next_word = (best + 1) % SOFT_SHM_PAGE_CQS;
+    cq->shm_index = best;
+    cq->shares_word = words[best]++ > 0;
+    pthread_mutex_unlock(&words_lock);
+}
+
+void soft_cq_give_word(const struct soft_cq *cq) {
+    pthread_mutex_lock(&words_lock);
+    ASSERT(words[cq->shm_index] > 0);
+    words[cq->shm_index]--;
+    pthread_mutex_unlock(&words_lock);
+}
+
+void soft_cq_words_forked(void) {
+    pthread_mutex_init(&words_lock, NULL); /* another thread may have had it */
+    memset(words, 0, sizeof words);
+}
+
+/* ---- arming and firing ------------------------------------------------------------------------- */
 
 uint32_t soft_armed_count(uint32_t armed) {
     return armed & SOFT_ARMED_WITH_BELLS ? 1 + SOFT_ARMED_BELLS : 1;
@@ -66,6 +101,31 @@ bool soft_cq_wait(struct soft_cq *cq, soft_spin *lock) {
         return false;
     soft_spin_wait(lock);
     return true;
+}
+
+static struct ibv_wc *ring_next(const struct soft_cq *cq, struct ibv_wc *wc) {
+    return ++wc == cq->ring + cq->ring_capacity ? cq->ring : wc;
+}
+
+/* Most queue pairs that are destroyed have none there, and thousands of others may have: those in front of the first stay. */
+void soft_cq_purge(struct soft_cq *cq, uint32_t qp_num) {
+    spin_lock(&cq->ring_lock);
+    uint32_t left = ld(cq->ring_count), kept;
+    struct ibv_wc *from = cq->ring + cq->ring_head;
+    while (left > 0 && from->qp_num != qp_num) {
+        from = ring_next(cq, from);
+        left--;
+    }
+    kept = ld(cq->ring_count) - left;
+    for (struct ibv_wc *to = from; left > 0; left--, from = ring_next(cq, from)) {
+        if (from->qp_num == qp_num)
+            continue;
+        *to = *from;
+        to = ring_next(cq, to);
+        kept++;
+    }
+    st(cq->ring_count, kept);
+    spin_unlock(&cq->ring_lock);
 }
 
 /* Takes up to ne completions out of the ring. */

@@ -68,6 +68,10 @@ struct soft_cq {
     struct soft_arrivals *arrivals;  /* cq_arrivals.h: the QPs that are listened to; poll_lock */
     const _Atomic uint64_t **boards; /* where, by line */
     unsigned arrival_lines, arrival_capacity, arrival_next;
+    unsigned arrival_count;  /* QPs that are listened to: the last ones of polled[] */
+    _Atomic bool backlogged; /* some QP may have sends that wait for room */
+    _Atomic uint32_t
+        watch_round; /* armed while it listened to many: the tick that looks at all; rc/qp_timer.c */
     _Atomic bool called;          /* some QP needs attention: all are looked at soon */
     unsigned sweep;               /* how many are left of these */
     unsigned lulls;               /* polls in a row in which none of them had anything */
@@ -92,7 +96,8 @@ struct soft_cq {
     _Atomic bool unfinished;    /* a poller's turn ended by its limit: soft_sleep_unfinished() */
     bool crowd_sleeps;          /* and they are more than a few; poll_lock */
     bool on_bells;              /* the next arming is with bells; poll_lock */
-    _Atomic bool wants_bells;   /* rc/qp_bell.h: threads sleep on it */
+    bool shares_word;           /* another CQ has the same armed word; constant */
+    _Atomic bool wants_bells;   /* rc/cq_bell.h: threads sleep on it */
     _Atomic int bell_set;       /* the descriptor and 1; 0: none */
     _Atomic unsigned bells;     /* in it */
 };
@@ -103,7 +108,12 @@ bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); 
 void soft_cq_signal(struct soft_cq *cq, bool solicited);
 bool soft_cq_disarm(struct soft_cq *cq);   /* whether it was armed */
 uint32_t soft_armed_count(uint32_t armed); /* what one armed so is in the page's word */
+/* Its word on the page: one that no other CQ has, if there is one. Any thread. */
+void soft_cq_take_word(struct soft_cq *cq);
+void soft_cq_give_word(const struct soft_cq *cq);
+void soft_cq_words_forked(void);
 void soft_cq_overrun(struct soft_cq *cq);
+void soft_cq_purge(struct soft_cq *cq, uint32_t qp_num); /* its completions go out of the ring */
 int soft_cq_pop(struct soft_cq *cq, struct ibv_wc *wc, int ne); /* out of its ring; -1: not now */
 
 /*

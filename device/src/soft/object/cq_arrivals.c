@@ -107,6 +107,7 @@ bool soft_arrivals_add(struct soft_cq *cq, struct soft_qp *qp) {
     arrivals->seen.one[i].pos = (uint8_t)ld(qp->rx_pos);
     arrivals->seen.one[i].news = (uint8_t)(ld(told->news) - 1); /* differs: the QP is looked at */
     st(qp->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
+    cq->arrival_count++;
     return true;
 }
 
@@ -119,6 +120,7 @@ void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp) {
     struct soft_arrivals *arrivals = &cq->arrivals[line];
     arrivals->qp[at % SOFT_TOLD_LINE] = NULL;
     st(qp->arrival, 0);
+    cq->arrival_count--;
     for (unsigned i = 0; i < SOFT_TOLD_LINE; i++)
         if (arrivals->qp[i])
             return;

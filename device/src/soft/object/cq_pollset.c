@@ -4,8 +4,8 @@
  *
  * A QP is hot while it has unanswered sends or had anything lately. A poll looks at a few of the cold ones, round
  * robin; a cold QP becomes hot again through the warm list when the application posts a send to it. If there are many
- * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h): such QPs lie among the cold ones in
- * the array, but are not cold.
+ * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h): such QPs are not cold, and a poll looks at
+ * a few of them, too. In the array the hot ones come first, then the cold ones, then those that are listened to.
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
@@ -41,7 +41,12 @@ static inline void swap(struct soft_cq *cq, unsigned i, unsigned j) {
 
 static void assert_kept(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
-    ASSERT(cq->hot_count <= cq->qp_count && cq->qp_count <= cq->qp_capacity);
+    ASSERT(cq->hot_count + cq->arrival_count <= cq->qp_count && cq->qp_count <= cq->qp_capacity);
+}
+
+/* Where those begin that are listened to. */
+static inline unsigned first_listened(const struct soft_cq *cq) {
+    return cq->qp_count - cq->arrival_count;
 }
 
 /* Larger arrays, allocated outside of the lock that pollers take. */
@@ -106,9 +111,10 @@ int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp) {
         }
     }
     /* new ones start hot */
-    cq->qp_count++;
-    set(cq, cq->qp_count - 1, (struct soft_polled){qp, &nowhere, 1});
-    swap(cq, cq->qp_count - 1, cq->hot_count++);
+    unsigned end = first_listened(cq);
+    set(cq, cq->qp_count++, (struct soft_polled){qp, &nowhere, 1});
+    swap(cq, cq->qp_count - 1, end);
+    swap(cq, end, cq->hot_count++);
     spin_unlock(&cq->poll_lock);
     grown_free(&grown);
     return 0;
@@ -125,6 +131,7 @@ void soft_cq_pollset_listen(struct soft_cq *cq) {
             continue;
         }
         swap(cq, i, --cq->hot_count);
+        swap(cq, cq->hot_count, first_listened(cq)); /* which is one lower by now */
         count++;
     }
 }
@@ -193,28 +200,20 @@ void soft_cq_pollset_take_warm(struct soft_cq *cq) {
 void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
     spin_lock(&cq->poll_lock);
     soft_cq_pollset_take_warm(cq); /* so that no list points to it any more */
+    unsigned i = qp->cq_at[role(cq, qp)], first = first_listened(cq);
+    bool there = i < cq->qp_count && cq->polled[i].qp == qp;
     soft_arrivals_remove(cq, qp);
-    for (unsigned i = 0; i < cq->qp_count; i++) {
-        if (cq->polled[i].qp != qp)
-            continue;
-        if (i < cq->hot_count) {
-            swap(cq, i, --cq->hot_count);
-            i = cq->hot_count;
-        }
-        swap(cq, i, --cq->qp_count);
-        break;
+    if (there && i < cq->hot_count) {
+        swap(cq, i, --cq->hot_count);
+        i = cq->hot_count;
+    }
+    if (there) { /* as the last one before those that are listened to, and then at the end */
+        unsigned before = i < first ? first - 1 : first;
+        swap(cq, i, before);
+        swap(cq, before, --cq->qp_count);
     }
     st(qp->cold[role(cq, qp)], false);
-    if (purge) {
-        spin_lock(&cq->ring_lock);
-        uint32_t count = ld(cq->ring_count), kept = 0;
-        for (uint32_t i = 0; i < count; i++) {
-            struct ibv_wc *from = &cq->ring[(cq->ring_head + i) % cq->ring_capacity];
-            if (from->qp_num != qp->ibv.qp_num)
-                cq->ring[(cq->ring_head + kept++) % cq->ring_capacity] = *from;
-        }
-        st(cq->ring_count, kept);
-        spin_unlock(&cq->ring_lock);
-    }
+    if (purge && ld(cq->ring_count) > 0)
+        soft_cq_purge(cq, qp->ibv.qp_num);
     spin_unlock(&cq->poll_lock);
 }

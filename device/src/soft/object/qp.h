@@ -194,13 +194,13 @@ struct soft_qp {
     uint32_t wait_offset;   /* bytes of its answer already placed */
     uint32_t one_sided_end; /* slot position behind the last one-sided request in the ring */
     struct soft_rkey_wait sq_inside, rx_inside; /* an invalidation, posted or received, waits */
-    int bell_in, bell_out; /* rc/qp_bell.h: its own, and the peer's: the descriptor and 1; or 0 */
-    bool bell_misused;     /* the peer put a descriptor into it: heard no more */
-    bool kick_wanted;      /* ring the peer whatever its armed word says */
-    bool asks_room;        /* the receiver is to ring when there are free slots */
-    unsigned polls_seen;   /* of its CQs, by the engine when something waited for room */
-    bool held_back;        /* ordered: a message waits for what is to be completed before it */
-    bool one_sided_ring;   /* there is one that may not have been executed */
+    struct soft_bell *_Atomic bell_in; /* rc/cq_bell.h: of its CQ, for this peer; or NULL */
+    struct soft_peer_bell *bell_out;   /* and that of the peer's CQ, which it rings; or NULL */
+    bool kick_wanted;                  /* ring the peer whatever its armed word says */
+    bool asks_room;                    /* the receiver is to ring when there are free slots */
+    unsigned polls_seen; /* of its CQs, by the engine when something waited for room */
+    bool held_back;      /* ordered: a message waits for what is to be completed before it */
+    bool one_sided_ring; /* there is one that may not have been executed */
     uint32_t remote_pd;
     int64_t look_in; /* bytes of mapped memory of a peer: rc/region_pages.h */
     uintptr_t looked_at;

@@ -83,7 +83,10 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
             soft_completer(qp, sink); /* what needed no answer is complete already */
     }
     bool up = qp->state == IBV_QPS_RTS;
-    st(qp->backlog, up && qp->sq_next != qp->sq_tail);
+    bool backlog = up && qp->sq_next != qp->sq_tail;
+    st(qp->backlog, backlog);
+    if (backlog)
+        st(soft_cq_of(qp->own_send_cq)->backlogged, true);
     bool plain = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken &&
                  qp->rx_inside.seen == 0;
     qp->plain_rx = !plain ? SOFT_NOT_PLAIN : qp->ordered ? SOFT_PLAIN_IN_ORDER : SOFT_PLAIN;

@@ -15,6 +15,7 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
+#include "soft/object/cq_arrivals.h"
 #include "soft/object/qp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
@@ -23,13 +24,30 @@
 #include "soft/verbs/internal.h"
 
 /*
+ * poll_lock. How many queue pairs have to be looked at, from the first on: the others are listened to (object/cq_arrivals.h), and what
+ * they have is found by what their peers announce.
+ */
+static unsigned unheard(const struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
+    bool called = ld(cq->called) || cq->sweep > 0; /* one of those has something else */
+    return called ? cq->qp_count : cq->qp_count - cq->arrival_count;
+}
+
+/*
  * After the arming: what another thread posted before it could see the armed word is found here,
  * what it posts later it gives to the engine itself.
  */
 static void look_after(struct soft_cq *cq) {
     bool outstanding = false, unsure = soft_fence_any_unsure(); /* some peer may not see it */
     spin_lock(&cq->poll_lock);
-    for (unsigned i = 0; i < cq->qp_count; i++) {
+    unsigned count = cq->qp_count;
+    if (!unsure && !(ld(cq->backlogged) && atomic_exchange(&cq->backlogged, false)))
+        count = unheard(cq);
+    if (count < cq->qp_count) { /* those with sends out are found by the next tick */
+        st(cq->watch_round, ld(soft_qp_timer_round) + 1);
+        outstanding = true;
+    }
+    for (unsigned i = 0; i < count; i++) {
         struct soft_qp *qp = cq->polled[i].qp;
         if (ld(qp->has_socket))
             soft_tcp_arm(qp);
@@ -45,14 +63,39 @@ static void look_after(struct soft_cq *cq) {
         soft_qp_timer_want();
 }
 
+static void collect_of(struct soft_qp *qp) {
+    if (soft_qp_has_any_work(qp))
+        soft_qp_progress(qp);
+    soft_qp_idle(qp);
+}
+
+/* poll_lock. Of queue pairs that are listened to: those whose peers announce something, and those that owe an acknowledgement. */
+static void collect_announced(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
+    struct soft_arrival told[SOFT_ARRIVAL_MAX];
+    uint32_t at = 0, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;
+    while (left > 0) {
+        unsigned count = soft_arrivals_next(cq, &at, &left, told);
+        for (unsigned i = 0; i < count; i++)
+            if (soft_arrival_qp(cq, told[i].at))
+                collect_of(soft_arrival_qp(cq, told[i].at));
+    }
+    for (unsigned i = 0; i < cq->owing_count; i++)
+        if (soft_arrival_qp(cq, cq->owing[i]))
+            soft_qp_idle(soft_arrival_qp(cq, cq->owing[i]));
+    cq->owing_count = 0;
+}
+
 /* poll_lock held. Messages that have arrived by now are moved into the ring. */
 static void collect(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
-    for (unsigned i = 0; i < cq->qp_count; i++) {
-        if (soft_qp_has_any_work(cq->polled[i].qp))
-            soft_qp_progress(cq->polled[i].qp);
-        soft_qp_idle(cq->polled[i].qp);
-    }
+    unsigned count = cq->owing_count <= SOFT_OWING ? unheard(cq) : cq->qp_count;
+    for (unsigned i = 0; i < count; i++)
+        collect_of(cq->polled[i].qp);
+    if (count < cq->qp_count)
+        collect_announced(cq);
+    else
+        cq->owing_count = 0;
 }
 
 /*
