@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * softverbs_bell_test.c - bells of queue pairs: given to whom, counted where, how many, until when; and peers that lie
+ * softverbs_bell_test.c - bells of completion queues: given to whom, counted where, how many, until when; and peers that lie
  * about them, misuse them, or know nothing of them.
  */
 #include "support/softverbs_hostile.h"
@@ -10,12 +10,12 @@
 
 #include "soft/ipc/shm_page.h"
 #include "soft/object/cq.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 
 static int bells_of(const struct ibv_qp *ibqp) {
     const struct soft_qp *qp = soft_qp_of(ibqp);
     soft_lock();
-    int count = (qp->bell_in > 0) + (qp->bell_out > 0);
+    int count = (ld(qp->bell_in) != NULL) + (qp->bell_out != NULL);
     soft_unlock();
     return count;
 }
@@ -44,7 +44,7 @@ static void a_bell_that_is_gone_is_not_relied_on(void **state) {
     (void)state;
     must(sleep_may(SLEEP_ON_BELLS, &fd));
     must(ibv_req_notify_cq(sleep_pair.b.rcq, 0) == 0);
-    must(shutdown(b->bell_in - 1, SHUT_RDWR) == 0);
+    must(shutdown(ld(b->bell_in)->fd, SHUT_RDWR) == 0);
     tcp_recv(&sleep_pair, 1, 0, 4096, 1);
     must(sv_send(&sleep_pair.a, 0, 0, 512, 0) == 0);
     assert_ptr_equal(sv_cq_event(sleep_pair.b.channel), sleep_pair.b.rcq);
@@ -76,30 +76,9 @@ static void a_bell_ends_with_its_queue_pair(void **state) {
     sleep_pair = first;
 }
 
-/* A message from the other end of that queue pair of b's wakes it, by the channel. */
-static void the_channel_tells_of(struct ibv_qp *from, struct ibv_qp *to) {
-    struct sv_end a = sleep_pair.a, b = sleep_pair.b;
-    int fd;
-    a.qp = from;
-    b.qp = to;
-    must(sv_recv(&b, 1, 0, 4096) == 0 && sleep_may(SLEEP_ON_BELLS, &fd));
-    must(ibv_req_notify_cq(b.rcq, 0) == 0);
-    must(sv_send(&a, 0, 0, 512, 0) == 0);
-    assert_ptr_equal(sv_cq_event(b.channel), b.rcq);
-    (void)soft_sleep_end(b.rcq);
-    tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);
-}
-
-/* Bells are as many as a CQ may have, or as leave room for other descriptors; others ring the process's. */
-static void bells_are_limited(rlim_t descriptors, unsigned most) {
-    enum { MORE = SOFT_BELLS };
-    struct ibv_qp *a[MORE], *b[MORE];
-    struct rlimit before, limit;
-    must(getrlimit(RLIMIT_NOFILE, &before) == 0);
-    limit = before;
-    limit.rlim_cur = descriptors < before.rlim_max ? descriptors : before.rlim_max;
-    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    for (unsigned i = 0; i < MORE; i++) {
+/* Queue pairs of these ends beside the one that they have. */
+static void connect_more(struct ibv_qp **a, struct ibv_qp **b, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
         a[i] = sv_qp(&sleep_pair.a);
         b[i] = sv_qp(&sleep_pair.b);
         struct sv_end of_a = sleep_pair.a;
@@ -108,27 +87,120 @@ static void bells_are_limited(rlim_t descriptors, unsigned most) {
         sv_connect_qp(&sleep_pair.b, b[i], a[i]->qp_num);
         sv_wait_linked(&of_a);
     }
-    soft_lock();
-    unsigned bells = ld(soft_cq_of(sleep_pair.b.rcq)->bells);
-    soft_unlock();
-    assert_in_range(bells, 1, most);
-    the_channel_tells_of(a[MORE - 1], b[MORE - 1]);
-    for (unsigned i = 0; i < MORE; i++) {
+}
+
+static void destroy_more(struct ibv_qp **a, struct ibv_qp **b, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
         must(soft_destroy_qp(a[i]) == 0);
         must(soft_destroy_qp(b[i]) == 0);
     }
+}
+
+/* However many they are, and whichever of them goes first: the peer wakes the thread by any of them. */
+static void one_bell_is_for_all_queue_pairs(void **state) {
+    enum { MORE = 300 };
+    struct ibv_qp *a[MORE], *b[MORE];
+    const struct soft_bell *bell = ld(soft_qp_of(sleep_pair.b.qp)->bell_in);
+    unsigned fds = sv_fds();
+    connect_more(a, b, MORE);
     assert_int_equal(ld(soft_cq_of(sleep_pair.b.rcq)->bells), 1);
-    must(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    assert_int_equal(sv_fds(), fds);
+    assert_int_equal(bell->users, MORE + 1);
+    for (unsigned i = 0; i < MORE; i += MORE / 4) {
+        struct tcp_pair first = sleep_pair;
+        assert_ptr_equal(ld(soft_qp_of(b[i])->bell_in), bell);
+        assert_ptr_equal(soft_qp_of(a[i])->bell_out, soft_qp_of(sleep_pair.a.qp)->bell_out);
+        sleep_pair.a.qp = a[i];
+        sleep_pair.b.qp = b[i];
+        struct sleeper s;
+        tcp_recv(&sleep_pair, 1, 0, 4096, 1);
+        sleeper_start(&s, state);
+        soft_lock(); /* the engine could be first */
+        must(sv_send(&sleep_pair.a, 0, 0, 512, 0) == 0);
+        sleeper_join(&s);
+        soft_unlock();
+        assert_false(s.told);
+        sleep_pair = first;
+    }
+    destroy_more(a, b, MORE);
+    assert_int_equal(bell->users, 1);
+    assert_int_equal(ld(soft_cq_of(sleep_pair.b.rcq)->bells), 1);
 }
 
-static void queue_pairs_beyond_the_limit_have_none(void **state) {
-    (void)state;
-    bells_are_limited(65536, SOFT_BELLS);
+/* A message from the other end of that queue pair of b's wakes it, by the channel. */
+static void the_channel_tells_of(struct ibv_qp *from, struct ibv_qp *to) {
+    struct sv_end a = sleep_pair.a, b = sleep_pair.b;
+    int fds[2];
+    a.qp = from;
+    b.qp = to;
+    must(sv_recv(&b, 1, 0, 4096) == 0);
+    (void)soft_sleep_begin(b.rcq, false, fds);
+    must(ibv_req_notify_cq(b.rcq, 0) == 0);
+    must(sv_send(&a, 0, 0, 512, 0) == 0);
+    assert_ptr_equal(sv_cq_event(b.channel), b.rcq);
+    (void)soft_sleep_end(b.rcq);
+    tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);
 }
 
+/* Where few descriptors are left it has none, and is woken by the engine. */
 static void descriptors_are_left_for_others(void **state) {
+    struct tcp_pair first = sleep_pair;
+    struct rlimit before, limit;
     (void)state;
-    bells_are_limited(128, 128 / 8);
+    must(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    limit = before;
+    limit.rlim_cur = 8; /* of which one in eight is for bells; what is open stays so */
+    sv_pair(&sleep_pair.a, sleep_options.o, &sleep_pair.b, sleep_options.o);
+    sv_wait_linked(&sleep_pair.b);
+    soft_lock();
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    soft_cq_of(sleep_pair.b.rcq)->wants_bells = true;
+    soft_bell_give(soft_qp_of(sleep_pair.b.qp));
+    must(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    soft_cq_of(sleep_pair.b.rcq)->wants_bells = false;
+    soft_unlock();
+    assert_int_equal(bells_of(sleep_pair.b.qp), 0);
+    the_channel_tells_of(sleep_pair.a.qp, sleep_pair.b.qp);
+    sv_unpair(&sleep_pair.a, &sleep_pair.b);
+    sleep_pair = first;
+}
+
+/* Its peer could ring the bell of another one. */
+static void a_queue_that_shares_its_word_has_none(void **state) {
+    struct tcp_pair first = sleep_pair;
+    (void)state;
+    sv_pair(&sleep_pair.a, sleep_options.o, &sleep_pair.b, sleep_options.o);
+    soft_cq_of(sleep_pair.b.rcq)->shares_word = true;
+    sv_wait_linked(&sleep_pair.b);
+    soft_lock();
+    soft_cq_of(sleep_pair.b.rcq)->wants_bells = true;
+    soft_bell_give(soft_qp_of(sleep_pair.b.qp));
+    soft_cq_of(sleep_pair.b.rcq)->wants_bells = false;
+    soft_unlock();
+    assert_int_equal(bells_of(sleep_pair.b.qp), 0);
+    the_channel_tells_of(sleep_pair.a.qp, sleep_pair.b.qp);
+    sv_unpair(&sleep_pair.a, &sleep_pair.b);
+    sleep_pair = first;
+}
+
+/* As long as there are words left, each has its own. */
+static void queues_share_a_word_only_when_all_are_taken(void **state) {
+    static struct soft_cq cqs[SOFT_SHM_PAGE_CQS + 1];
+    unsigned own = 0;
+    (void)state;
+    for (unsigned i = 0; i <= SOFT_SHM_PAGE_CQS; i++)
+        soft_cq_take_word(&cqs[i]);
+    for (unsigned i = 0; i <= SOFT_SHM_PAGE_CQS; i++)
+        own += !cqs[i].shares_word;
+    assert_in_range(own, SOFT_SHM_PAGE_CQS - 16, SOFT_SHM_PAGE_CQS - 1); /* this test has some */
+    struct soft_cq *one = &cqs[SOFT_SHM_PAGE_CQS / 2];
+    uint32_t word = one->shm_index;
+    soft_cq_give_word(one);
+    soft_cq_take_word(one);
+    assert_int_equal(one->shm_index, word); /* the only one that is free */
+    assert_false(one->shares_word);
+    for (unsigned i = 0; i <= SOFT_SHM_PAGE_CQS; i++)
+        soft_cq_give_word(&cqs[i]);
 }
 
 /* Counted from the arming to the moment it fires, and no longer: CQs of the same word rely on that. */
@@ -156,29 +228,30 @@ static void only_an_armed_queue_is_counted(void **state) {
 static void a_bell_that_is_none_is_not_taken(void **state) {
     struct soft_qp *a = soft_qp_of(sleep_pair.a.qp);
     const uint32_t from = sleep_pair.b.qp->qp_num, to = sleep_pair.a.qp->qp_num;
-    int had = a->bell_out, pair[2], pipes[2];
+    struct soft_peer_bell *had = a->bell_out;
+    int pair[2], pipes[2];
     (void)state;
     must(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0 && pipe(pipes) == 0);
     const struct {
         uint32_t from, to;
         size_t bytes;
-        int file, out;
-        bool closed; /* it is a bell, at least */
-    } lies[] = {{from, to, 8, pair[0], had, true},
-                {from, to, 8, pipes[0], 0, false},
-                {from, to, 8, -1, 0, false},
-                {from, to, 12, pair[0], 0, false},
-                {from, to, 4, pair[0], 0, false},
-                {from + 1, to, 8, pair[0], 0, true},
-                {from, to ^ 0x800, 8, pair[0], 0, true}};
+        int file;
+        bool has, closed; /* has: it has one that is heard; closed: what came is a bell, at least */
+    } lies[] = {{from, to, 8, pair[0], true, true},
+                {from, to, 8, pipes[0], false, false},
+                {from, to, 8, -1, false, false},
+                {from, to, 12, pair[0], false, false},
+                {from, to, 4, pair[0], false, false},
+                {from + 1, to, 8, pair[0], false, true},
+                {from, to ^ 0x800, 8, pair[0], false, true}};
     soft_lock();
     for (unsigned i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         const uint32_t msg[3] = {lies[i].from, lies[i].to};
         int given = lies[i].file < 0 ? -1 : dup(lies[i].file), file = given;
-        a->bell_out = lies[i].out;
-        soft_qp_bell_on_message(a->link_peer, msg, lies[i].bytes, file < 0 ? NULL : &file);
+        a->bell_out = lies[i].has ? had : NULL;
+        soft_bell_on_message(a->link_peer, msg, lies[i].bytes, file < 0 ? NULL : &file);
         assert_int_equal(file, lies[i].closed ? -1 : given);
-        assert_int_equal(a->bell_out, lies[i].out);
+        assert_ptr_equal(a->bell_out, lies[i].has ? had : NULL);
         assert_int_equal(given >= 0 && fcntl(given, F_GETFD) == -1, lies[i].closed);
         if (file >= 0)
             close(file);
@@ -189,6 +262,29 @@ static void a_bell_that_is_none_is_not_taken(void **state) {
         close(pair[i]);
         close(pipes[i]);
     }
+}
+
+/* That was of a CQ which is no more: another has its word by now, and another bell. */
+static void a_bell_that_nothing_hears_makes_way(void **state) {
+    struct soft_qp *a = soft_qp_of(sleep_pair.a.qp), *b = soft_qp_of(sleep_pair.b.qp);
+    const uint32_t msg[] = {sleep_pair.b.qp->qp_num, sleep_pair.a.qp->qp_num};
+    unsigned fds = sv_fds();
+    int pair[2];
+    (void)state;
+    must(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+    must(shutdown(ld(b->bell_in)->fd, SHUT_RDWR) == 0);
+    soft_lock();
+    const struct soft_peer_bell *had = a->bell_out;
+    int file = dup(pair[0]);
+    soft_bell_on_message(a->link_peer, msg, sizeof msg, &file);
+    assert_ptr_not_equal(a->bell_out, had);
+    assert_int_equal(a->bell_out->users, 1);
+    assert_null(a->bell_out->next);
+    soft_unlock();
+    must(sv_send(&sleep_pair.a, 0, 0, 512, 0) == 0);
+    close(pair[0]);
+    close(pair[1]);
+    assert_int_equal(sv_fds(), fds);
 }
 
 static bool is_hung_up(void) {
@@ -207,7 +303,7 @@ static void a_peer_that_rings_with_a_descriptor_is_hung_up_on(void **state) {
     unsigned before = sv_fds();
     int file = memfd_create("odd", MFD_CLOEXEC);
     (void)state;
-    hostile_say(soft_qp_of(sleep_pair.a.qp)->bell_out - 1, "", 1, &file, 1);
+    hostile_say(soft_qp_of(sleep_pair.a.qp)->bell_out->fd, "", 1, &file, 1);
     close(file);
     sv_until(is_hung_up());
     sv_until(sv_fds() < before); /* what it rang with, and the connection */
@@ -223,7 +319,7 @@ static void an_earlier_version_is_given_none(void **state) {
     sv_wait_linked(&sleep_pair.b);
     soft_lock();
     soft_cq_of(sleep_pair.b.rcq)->wants_bells = true;
-    soft_qp_bell_give(soft_qp_of(sleep_pair.b.qp));
+    soft_bell_give(soft_qp_of(sleep_pair.b.qp));
     soft_unlock();
     assert_int_equal(bells_of(sleep_pair.b.qp), 0);
     sv_unpair(&sleep_pair.a, &sleep_pair.b);
@@ -240,8 +336,8 @@ static void has_no_copies(int fd) {
 
 static void a_forked_child_keeps_no_bells(void **state) {
     sv_until(sleep_has_bell(&sleep_pair.a, &sleep_pair.b));
-    copies[0] = soft_qp_of(sleep_pair.b.qp)->bell_in - 1;
-    copies[1] = soft_qp_of(sleep_pair.b.qp)->bell_out - 1;
+    copies[0] = ld(soft_qp_of(sleep_pair.b.qp)->bell_in)->fd;
+    copies[1] = soft_qp_of(sleep_pair.b.qp)->bell_out->fd;
     copies[2] = soft_bells_set(soft_cq_of(sleep_pair.b.rcq));
     struct sv_child child = sv_fork(has_no_copies);
     assert_int_equal(sv_join(&child), 0);
@@ -260,10 +356,13 @@ static enum sleep_way bells = SLEEP_ON_BELLS;
 TEST_CASES(SLEEP_TEST(a_word_of_two_queues_rings_both, bells),
            SLEEP_TEST(a_bell_that_is_gone_is_not_relied_on, bells),
            SLEEP_TEST(a_bell_ends_with_its_queue_pair, bells),
-           SLEEP_TEST(queue_pairs_beyond_the_limit_have_none, bells),
+           SLEEP_TEST(one_bell_is_for_all_queue_pairs, bells),
            SLEEP_TEST(descriptors_are_left_for_others, bells),
+           SLEEP_TEST(a_queue_that_shares_its_word_has_none, bells),
+           SLEEP_TEST(queues_share_a_word_only_when_all_are_taken, bells),
            SLEEP_TEST(only_an_armed_queue_is_counted, bells),
            SLEEP_TEST(a_bell_that_is_none_is_not_taken, bells),
+           SLEEP_TEST(a_bell_that_nothing_hears_makes_way, bells),
            SLEEP_TEST(a_peer_that_rings_with_a_descriptor_is_hung_up_on, bells),
            SLEEP_TEST(an_earlier_version_is_given_none, bells),
            SLEEP_TEST(a_forked_child_keeps_no_bells, bells));

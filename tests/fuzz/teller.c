@@ -310,7 +310,7 @@ static void compose(struct teller *t, struct tale *tale, uint64_t how) {
         compose_region(tale, how);
     else if (tale->type >= SOFT_MSG_GROUP_ASK && tale->type <= SOFT_MSG_GROUP_OK)
         compose_group(t, tale, how);
-    else if (tale->type == SOFT_MSG_BELL)
+    else if (tale->type == SOFT_MSG_CQ_BELL)
         compose_bell(t, tale, how);
     else if (tale->type == SOFT_MSG_KEYS)
         tale->bytes = 8, tale->fd[tale->fds++] = files[FILE_KEYS];
@@ -363,7 +363,7 @@ void teller_tell(struct teller *t, struct fuzz_input *in) {
                                     SOFT_CM_WIRE_SIDR_REP,
                                     SOFT_MSG_HELLO,
                                     0,
-                                    SOFT_MSG_BELL,
+                                    SOFT_MSG_CQ_BELL,
                                     SOFT_CM_WIRE_MPA_REQ,
                                     255};
     uint64_t how = fuzz_take(in, 2);

@@ -29,7 +29,7 @@ bool sleep_has_bell(struct sv_end *e, const struct sv_end *other) {
     if (sleep_end_may(e, SLEEP_ON_BELLS, &fd))
         (void)soft_sleep_end(e->rcq);
     soft_lock();
-    bool given = soft_qp_of(e->qp)->bell_in > 0 && soft_qp_of(other->qp)->bell_out > 0;
+    bool given = ld(soft_qp_of(e->qp)->bell_in) && soft_qp_of(other->qp)->bell_out;
     soft_unlock();
     return given;
 }

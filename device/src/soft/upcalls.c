@@ -25,7 +25,7 @@
 #include "soft/object/upcalls.h"
 #include "soft/rc/order.h"
 #include "soft/rc/process_copy.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/region_exchange.h"
 #include "soft/rc/region_memory.h"
@@ -84,6 +84,7 @@ static void turn(void) {
 static void forked(void) {
     soft_peer_forked();
     soft_bells_forked();
+    soft_cq_words_forked();
     soft_qp_numbers_forked();
     soft_order_forked();
     soft_qp_timer_forked();
@@ -120,8 +121,8 @@ static void peer_said(struct soft_peer *peer, uint32_t type, const void *data, s
     case SOFT_MSG_UD_CLOSE:
         soft_ud_on_message(peer, type, data, bytes, fd);
         break;
-    case SOFT_MSG_BELL:
-        soft_qp_bell_on_message(peer, data, bytes, file);
+    case SOFT_MSG_CQ_BELL:
+        soft_bell_on_message(peer, data, bytes, file);
         break;
     case SOFT_MSG_GROUP_ASK:
     case SOFT_MSG_GROUP_JOIN:

@@ -65,7 +65,7 @@ static void wait_over(struct waiter *w) {
 /* The peer can wake it. */
 static bool has_bell(void) {
     soft_lock();
-    bool has = soft_qp_of(session_table_at(p.b.session.id)->connection->qp)->bell_out > 0;
+    bool has = soft_qp_of(session_table_at(p.b.session.id)->connection->qp)->bell_out != NULL;
     soft_unlock();
     return has;
 }

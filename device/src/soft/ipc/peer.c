@@ -47,7 +47,7 @@ struct soft_hello {
     uint8_t uuid[16];
     uint32_t fence_free, takes; /* takes: HELLO_BELLS; of earlier versions 0 */
 };
-#define HELLO_BELLS 1u
+#define HELLO_BELLS 2u /* 1: of queue pairs, of earlier versions */
 
 CDS_LIST_HEAD(soft_peers);
 uint8_t soft_own_uuid[16];

@@ -17,7 +17,9 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/shm_layout.h"
 
+struct soft_bell;
 struct soft_key;
+struct soft_peer_bell;
 struct soft_qp;
 struct soft_shm_page;
 
@@ -48,7 +50,7 @@ struct soft_peer {
     bool alive, greeted;     /* greeted: its HELLO arrived */
     bool doomed;             /* it does not read: the engine is about to drop it */
     _Atomic uint8_t fences;  /* enum soft_fences: what it does */
-    bool takes_bells;        /* of queue pairs: qp_bell.h */
+    bool takes_bells;        /* of CQs: rc/cq_bell.h */
     bool fence_free;         /* both sides can order memory with membarrier: no fence per post */
     uid_t uid;
     pid_t pid;
@@ -57,6 +59,8 @@ struct soft_peer {
     uint32_t blocks[SOFT_PEER_BLOCKS]; /* qpn blocks known to be its */
     unsigned block_count;
     int bell_out; /* the socket we ring it with; -1 until HELLO; closed with the last reference */
+    struct soft_bell *bells_in;       /* those of our CQs that it was given: rc/cq_bell.h */
+    struct soft_peer_bell *bells_out; /* and those of its CQs that we have */
     _Atomic uint64_t
         reminded_ns; /* when sends that stay unanswered rang it last: rc/qp_timer.c; any thread */
     struct soft_shm_page *shm_page;

@@ -67,9 +67,7 @@ static uint64_t who(const struct soft_peer *peer) {
 /* Polls look at few of those that were quiet for long. Those that are listened to are found by what they announce. */
 static void warm_up(struct soft_cq *cq, const struct soft_bell *bell) {
     spin_assert_held(&cq->poll_lock);
-    if (cq->hot_count + cq->arrival_count == cq->qp_count)
-        return;
-    for (unsigned i = cq->hot_count; i < cq->qp_count; i++) {
+    for (unsigned i = cq->hot_count; i < cq->qp_count - cq->arrival_count; i++) {
         struct soft_qp *qp = cq->polled[i].qp;
         if (ld(qp->bell_in) == bell && (ld(qp->cold[0]) || ld(qp->cold[1])))
             soft_cq_pollset_warm(qp);

@@ -14,7 +14,7 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/qp.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 #include "soft/rc/slot.h"
 
 /* The result of transmitting a work request. */

@@ -41,7 +41,7 @@
 #include "soft/object/ring.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 #include "soft/rc/region_exchange.h"
 #include "soft/rc/rkey_cache.h"
 
@@ -115,7 +115,7 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     atomic_store_explicit(&qp->tx, ring, memory_order_release);
     soft_qp_attend(qp);
     spin_unlock(&qp->lock);
-    soft_qp_bell_give(qp);
+    soft_bell_connect(qp);
     soft_qp_progress(qp); /* what was posted before the ring came */
 }
 
@@ -181,7 +181,7 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
 
 void soft_ring_exchange_close(struct soft_qp *qp) {
     soft_assert_locked();
-    soft_qp_bell_close(qp);
+    soft_bell_disconnect(qp);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
         if (qp->peer_next)

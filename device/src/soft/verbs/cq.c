@@ -17,12 +17,10 @@
 #include "soft/object/cq.h"
 #include "soft/object/device.h"
 #include "soft/object/profile.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 #include "soft/soft.h"
 #include "soft/verbs/device.h"
 #include "soft/verbs/internal.h"
-
-static _Atomic uint32_t next_shm_index;
 
 struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context,
                               struct ibv_comp_channel *channel, int comp_vector) {
@@ -57,7 +55,7 @@ struct ibv_cq *soft_create_cq(struct ibv_context *ctx, int cqe, void *cq_context
     pthread_mutex_init(&cq->ibv.mutex, NULL);
     pthread_cond_init(&cq->ibv.cond, NULL);
     cq->generation = soft_generation_now;
-    cq->shm_index = atomic_fetch_add(&next_shm_index, 1) % SOFT_SHM_PAGE_CQS;
+    soft_cq_take_word(cq);
     if (channel) {
         pthread_mutex_lock(&soft_comp_channel_of(channel)->lock);
         channel->refcnt++;
@@ -82,6 +80,7 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     if (users)
         return EBUSY;
     (void)soft_cq_disarm(cq);
+    soft_cq_give_word(cq);
     soft_async_drain(ibcq->context, ibcq);
     if (ibcq->channel) {
         unsigned fetched = soft_comp_channel_forget(soft_comp_channel_of(ibcq->channel), cq);

@@ -32,7 +32,7 @@
 #include "soft/rc/order.h"
 #include "soft/rc/pending_ring.h"
 #include "soft/rc/process_copy.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 #include "soft/rc/qp_timer.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
@@ -229,7 +229,7 @@ int soft_destroy_qp(struct ibv_qp *ibqp) {
     soft_qp_number_return(qp);
     if (qp->iwarp)
         soft_iwarp_flush(qp);
-    soft_qp_bell_close(qp);
+    soft_bell_disconnect(qp);
     soft_qp_leave_cqs(qp, !soft_profile()->keeps_completions);
     soft_mw_forget(qp);
     soft_tcp_detach(qp);

@@ -28,7 +28,7 @@
 #include "soft/object/upcalls.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
-#include "soft/rc/qp_bell.h"
+#include "soft/rc/cq_bell.h"
 #include "soft/rc/requester.h"
 #include "soft/rc/ring_exchange.h"
 #include "soft/rc/window.h"
@@ -184,7 +184,7 @@ static void back_to_reset(struct soft_qp *qp) {
     qp->last_wqe_told |= qp->state != IBV_QPS_ERR;
     spin_unlock(&qp->lock);
     soft_qp_end_traffic(qp);
-    soft_qp_bell_close(qp);
+    soft_bell_disconnect(qp);
     soft_qp_leave_cqs(qp, true);
     reset(qp);
     soft_tcp_detach(qp);
