@@ -126,6 +126,7 @@ struct connection_recv {
     uint32_t reserved;     /* receives set aside for replies */
     uint32_t frame_bytes;  /* of one receive buffer */
     bool heard;            /* the queue pair can receive: frames may have come */
+    bool primed;           /* it has had its first receives, and counts in the node's `primed` */
     struct recv_queue own; /* unused where they are shared */
 };
 

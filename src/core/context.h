@@ -99,6 +99,8 @@ struct sluice_node {
     struct probe probe;
     int device_numa;             /* NUMA node of the device, -1: none, or not known */
     struct pool *pool, *rx_pool; /* for the application and sending; for receiving */
+    uint64_t frames_max;         /* receive buffers that the latter has room for */
+    _Atomic uint32_t primed;     /* connections that have the first of them: rx/recv_queue.c */
     struct regions regions;
     struct regcache_lazy regcache;
     struct stats stats;

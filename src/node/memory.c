@@ -25,6 +25,8 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
     struct limits limits;
     char why[200];
     limits_read(&limits, "");
+    n->frames_max = pool_holds(n->options.receive_bytes_max, (size_t)1 << n->options.eager_log2);
+    atomic_store(&n->primed, 0);
     const struct memory_budget_input in = {
         .sessions = n->options.sessions_max,
         .chosen = n->options.sessions_chosen,
@@ -33,6 +35,7 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
         .frame = ((uint64_t)1 << n->options.eager_log2) + POOL_HEADROOM,
         .receive_bytes_max = n->options.receive_bytes_max,
         .memory_bytes_max = n->options.memory_bytes_max,
+        .frames_max = n->frames_max,
         .locks = !n->traits.unpinned,
         .limits = &limits,
         .huge_log2 = wish->huge_log2,

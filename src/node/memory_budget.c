@@ -11,21 +11,28 @@ static uint64_t kib(uint64_t bytes) {
     return bytes / 1024 + (bytes % 1024 != 0);
 }
 
+#define DEFAULT_EIGHTHS                                                                            \
+    5 /* of the reserve, for the first receives of sessions whose number is not chosen */
+
 struct bound {
     uint64_t bytes;
-    const char *name;   /* "receive_bytes_max is" */
+    const char *name;   /* "RLIMIT_MEMLOCK is" */
     const char *remedy; /* with one %llu, in KiB: what to do, beside lowering sessions_max */
     int error;
+    bool shared; /* with what sessions have beyond their least: by default they leave some of it */
 };
 
 /* Too small a bound: an error if the caller chose so many sessions, else there are fewer. */
 static int fit(struct memory_budget *need, const struct memory_budget_input *in,
                const struct bound *bound, char *text, size_t size) {
     uint64_t bytes = need->session_bytes * need->sessions;
-    if (bytes <= bound->bytes)
+    uint64_t most =
+        bound->shared && !in->chosen ? bound->bytes / 8 * DEFAULT_EIGHTHS : bound->bytes;
+    if (bytes <= most)
         return 0;
     if (!in->chosen && need->session_bytes <= bound->bytes) {
-        need->sessions = (uint32_t)(bound->bytes / need->session_bytes);
+        need->sessions = (uint32_t)(most / need->session_bytes);
+        need->sessions += need->sessions == 0;
         return 0;
     }
     int used =
@@ -151,10 +158,13 @@ int memory_budget_make(struct memory_budget *need, const struct memory_budget_in
     uint64_t memlock = in->locks && !in->limits->memlock_exempt ? in->limits->memlock : LIMITS_NONE;
     char ulimit[64];
     snprintf(ulimit, sizeof ulimit, "`ulimit -l %" PRIu64 "`", kib(in->memory_bytes_max));
+    uint64_t receive = in->receive_bytes_max; /* less what cutting loses */
+    if (in->frames_max > 0 && in->frames_max * in->frame < receive)
+        receive = in->frames_max * in->frame;
     const struct bound bounds[] = {
-        {in->receive_bytes_max, "receive_bytes_max is", "raise it", -EINVAL},
-        {memlock, "RLIMIT_MEMLOCK is", ulimit, -ENOMEM},
-        {in->limits->cgroup, "the cgroup's memory.max is", "raise it", -ENOMEM},
+        {receive, "receive_bytes_max has room for", "raise it", -EINVAL, true},
+        {memlock, "RLIMIT_MEMLOCK is", ulimit, -ENOMEM, false},
+        {in->limits->cgroup, "the cgroup's memory.max is", "raise it", -ENOMEM, false},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
         int error = fit(need, in, &bounds[i], text, size);

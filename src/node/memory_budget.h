@@ -25,7 +25,8 @@ struct memory_budget_input {
     uint32_t depth, full; /* frames a session has at least, and by default at most */
     uint64_t frame;       /* bytes one takes in the pool */
     uint64_t receive_bytes_max, memory_bytes_max;
-    bool locks; /* the device locks what is registered */
+    uint64_t frames_max; /* that the pool for receiving has room for, 0: no matter */
+    bool locks;          /* the device locks what is registered */
     const struct limits *limits;
     uint8_t huge_log2; /* huge pages wished for, 0: none; and on which NUMA node, -1: any */
     int16_t numa;

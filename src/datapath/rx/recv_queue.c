@@ -29,6 +29,7 @@
 #include "datapath/rx/srq.h"
 #include "datapath/loop/upward.h"
 
+#define FIRST_SIXTEENTHS 16u /* the first receives of a connection may take all of the reserve */
 #define ASSERTED_SESSIONS 16 /* of loops with more, nothing is counted */
 
 _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
@@ -239,11 +240,18 @@ void recv_queue_repost(struct sluice_loop *l, struct connection *c) {
 
 /* ---- spare receives -------------------------------------------------------------------------- */
 
-/* Whether the reserve has so many sixteenths left beside what receives take of it already. */
+/*
+ * Whether the reserve has so many sixteenths left beside what receives take of it already. What it takes to give each of
+ * sessions_max sessions its first receives is not for others' growth.
+ */
 static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned sixteenths) {
-    uint64_t max = l->node->options.receive_bytes_max >> l->node->options.eager_log2;
+    const sluice_node *n = l->node;
+    uint64_t max = n->frames_max, sessions = n->options.sessions_max;
     uint64_t now = atomic_load_explicit(pool_note(l->rx_pool), memory_order_relaxed);
-    return (now + more) * 16 <= max * sixteenths;
+    uint64_t primed = atomic_load_explicit(&n->primed, memory_order_relaxed);
+    uint64_t promised = sessions > primed ? (sessions - primed) * CREDITS_INITIAL : 0;
+    return (now + more) * 16 <= max * sixteenths &&
+           (sixteenths == FIRST_SIXTEENTHS || now + more + promised <= max);
 }
 
 static uint32_t own_room(const struct connection *c) {
@@ -283,11 +291,19 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t 
 
 bool recv_queue_prime(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    if (recv_queue_spare(l, c, CREDITS_INITIAL, 16) < CREDITS_INITIAL)
+    if (recv_queue_spare(l, c, CREDITS_INITIAL, FIRST_SIXTEENTHS) < CREDITS_INITIAL)
         return false;
+    c->recv.primed = true;
+    atomic_fetch_add_explicit(&l->node->primed, 1, memory_order_relaxed);
     c->rx.queue->spare -= CREDITS_INITIAL;
     c->rx.granted = c->credits.granted = CREDITS_INITIAL;
     return true;
+}
+
+void recv_queue_unprime(struct connection *c) {
+    if (c->recv.primed)
+        atomic_fetch_sub_explicit(&c->session->node->primed, 1, memory_order_relaxed);
+    c->recv.primed = false;
 }
 
 bool recv_queue_is_out(struct connection *c, const struct sluice_msg *msg) {

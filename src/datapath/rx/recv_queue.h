@@ -11,6 +11,8 @@
 
 /* The first receives, before the QP may connect. False: no memory or the device refused. */
 bool recv_queue_prime(struct sluice_loop *l, struct connection *c);
+/* Its queue pair is gone, and it has no receives any more. */
+void recv_queue_unprime(struct connection *c);
 /* Posts receives again, and grants the peer more if it wants more. */
 void recv_queue_repost(struct sluice_loop *l, struct connection *c);
 /* Frees its own buffers that wait to be posted. */

@@ -69,6 +69,7 @@ static void release_qp(struct sluice_loop *l, struct connection *c) {
     if (c->qp)
         detach_qp(l, c);
     c->drain.ended = false;
+    recv_queue_unprime(c);
     cq_share_give_back(l, c);
 }
 

@@ -56,6 +56,34 @@ TEST(the_two_parts_are_all_there_is) {
     pair_close(&p);
 }
 
+/*
+ * Memory for the first receives of each session and no more: those that are busy have grown when the others come, and take nothing
+ * of what these need.
+ */
+TEST(as_many_sessions_as_were_promised_have_receives) {
+    enum { RECEIVE = 256 << 10, EAGER = 512, BUSY = 10 };
+    uint32_t sessions = (uint32_t)(pool_holds(RECEIVE, EAGER) / CREDITS_INITIAL);
+    struct pair p;
+    pair_open(&p,
+              PAIR_NODE(.eager_bytes = EAGER, .receive_bytes_max = RECEIVE,
+                        .memory_bytes_max = 64 << 20, .sessions_max = sessions),
+              PAIR_LINK());
+    for (unsigned i = 0; i < BUSY; i++) {
+        pair_connect(&p, PAIR_LINK());
+        for (unsigned n = 0; n < 100; n++) {
+            assert_int_equal(pair_send(&p.b, 10, n, NULL), 0);
+            sluice_free(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg);
+        }
+    }
+    for (unsigned i = BUSY; i < sessions; i++)
+        pair_connect(&p, PAIR_LINK()); /* fails the test if it does not come up */
+    assert_int_equal(atomic_load(&p.a.node->primed), sessions);
+    sluice_hangup(p.b.session, 0);
+    pair_expect(&p, &p.a, SLUICE_CLOSED);
+    pair_await(&p, atomic_load(&p.a.node->primed) == sessions - 1);
+    pair_close(&p);
+}
+
 /* Grants for speed leave half of the reserve to what needs it. */
 TEST(growing_leaves_room_for_others) {
     struct pair p;

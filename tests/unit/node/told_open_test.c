@@ -39,7 +39,8 @@ static const struct {
     {NODE(.device = "soft", .sessions_max = 4096, .memory_bytes_max = 1 << 20,
           .receive_bytes_max = 300 << 10),
      SLUICE_EINVAL, EINVAL,
-     "4096 sessions x 4 x 8256 bytes need 132096 KiB, receive_bytes_max is 300 KiB: raise it, or "
+     "4096 sessions x 4 x 8256 bytes need 132096 KiB, receive_bytes_max has room for 275 KiB: "
+     "raise it, or "
      "lower sessions_max"},
 };
 

@@ -363,6 +363,23 @@ POOL_TEST(failures_of_the_system_are_survived) {
     fake_pool_close(pool);
 }
 
+/* What a budget counts on: not one buffer less, whatever cutting loses; and it is no guess far below. */
+POOL_TEST(a_pool_has_as_many_buffers_as_it_says) {
+    static const uint64_t caps[] = {256 * KIB, MIB, 2 * MIB + 4096, 5 * MIB - 4096, 48 * MIB};
+    static const size_t sizes[] = {512, 600, 4096, 8192, 10000, 65536};
+    for (size_t i = 0; i < sizeof caps / sizeof *caps; i++)
+        for (size_t j = 0; j < sizeof sizes / sizeof *sizes; j++) {
+            struct pool *pool = fake_pool_open(caps[i]);
+            uint64_t count, holds = pool_holds(caps[i], sizes[j]);
+            put_all(pool, NULL, get_all(pool, NULL, sizes[j], &count));
+            if (count < holds || count > holds + holds / 50)
+                fail_msg("%zu bytes in %llu: %llu, and not %llu", sizes[j],
+                         (unsigned long long)caps[i], (unsigned long long)count,
+                         (unsigned long long)holds);
+            fake_pool_close(pool);
+        }
+}
+
 /* A limit on locked memory refuses large steps and allows small ones. */
 POOL_TEST(a_refused_step_is_tried_smaller) {
     fake.reg_bytes_max = MIB / 2;
