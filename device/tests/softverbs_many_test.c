@@ -219,6 +219,8 @@ TEST(arming_looks_at_those_that_have_something) {
     struct soft_cq *cq = soft_cq_of(many.b.rcq);
     struct ibv_wc wc[8];
     be_quiet();
+    must(ibv_req_notify_cq(many.b.rcq, 0) == 0); /* what was called for before is done */
+    (void)soft_cq_disarm(cq);
     for (int i = 1; i <= MARKED; i++)
         st(soft_qp_of(many.qb[i])->attention, true);
     send_to(0);

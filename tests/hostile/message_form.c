@@ -15,7 +15,8 @@ static const struct message_form device[SOFT_MSG_TYPES] = {
     SAYS(SOFT_MSG_UD_CLOSE, 16, 0),   SAYS(SOFT_MSG_GROUP_ASK, 24, 0),
     SAYS(SOFT_MSG_GROUP_JOIN, 24, 0), SAYS(SOFT_MSG_GROUP_LEAVE, 24, 0),
     SAYS(SOFT_MSG_GROUP_OK, 24, 0),   SAYS(SOFT_MSG_FENCE, 4, 0),
-    SAYS(SOFT_MSG_FENCE_OK, 4, 0),    SAYS(SOFT_MSG_CQ_BELL, 8, 1),
+    SAYS(SOFT_MSG_FENCE_OK, 4, 0),    SAYS(SOFT_MSG_QP_BELL, 8, 1),
+    SAYS(SOFT_MSG_CQ_BELL, 8, 1),
 };
 
 #define CM(t, body) [t - SOFT_CM_WIRE_REQ] = {#t, t, sizeof(struct body), 0}

@@ -47,7 +47,7 @@ enum soft_msg_type {
     SOFT_MSG_GROUP_OK = 15, /* all you said up to here is known */
     SOFT_MSG_FENCE = 16,    /* my stores may not be visible to you any more: use fences */
     SOFT_MSG_FENCE_OK = 17, /* they are in, and threads without a fence are done */
-    /* 18: the bell of a QP, of earlier versions */
+    SOFT_MSG_QP_BELL = 18,  /* here is the bell of my QP: of earlier versions, and not taken */
     SOFT_MSG_CQ_BELL = 19,  /* here is the bell of my QP's CQ */
     SOFT_MSG_TYPES,         /* so far */
     SOFT_MSG_CM_FIRST = 32, /* 32..63 belong to the cm (wire.h) */

@@ -41,7 +41,7 @@ struct soft_shm_page {
     uint8_t pad[40];
     /*
      * How many CQs of this index are armed; not 0: a thread sleeps, ring after giving it something. In the upper half, how many
-     * of them are slept on by bells of their queue pairs (cq_bell.h): else ring the process.
+     * of them are slept on by their bells (cq_bell.h): else ring the process.
      */
     struct {
         _Atomic uint32_t armed;

@@ -16,8 +16,11 @@
 /* Something needs the lock that the peer says nothing of: pollers look, also where they listen (cq_arrivals.h). */
 static inline void soft_qp_attend(struct soft_qp *qp) {
     st(qp->attention, true);
-    st(soft_cq_of(qp->own_recv_cq)->called, true);
-    st(soft_cq_of(qp->own_send_cq)->called, true);
+    struct soft_cq *cqs[] = {soft_cq_of(qp->own_recv_cq), soft_cq_of(qp->own_send_cq)};
+    for (unsigned i = 0; i < 2; i++) {
+        st(cqs[i]->called, true);
+        st(cqs[i]->attended, true);
+    }
 }
 
 /* Any thread. A queue pair's need_tick is set: the engine comes to it in a millisecond (rc/qp_timer.c). */

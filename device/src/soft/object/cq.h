@@ -40,7 +40,7 @@ struct soft_polled {
     uint32_t want;
 };
 
-#define SOFT_OWING 64u
+#define SOFT_OWING 256u
 
 /* How a CQ is armed: one of the former two, and whether the thread sleeps on bells as well, which the page counts. */
 enum { SOFT_ARMED_ANY = 1, SOFT_ARMED_SOLICITED = 2, SOFT_ARMED_WITH_BELLS = 4 };
@@ -68,14 +68,16 @@ struct soft_cq {
     struct soft_arrivals *arrivals;  /* cq_arrivals.h: the QPs that are listened to; poll_lock */
     const _Atomic uint64_t **boards; /* where, by line */
     unsigned arrival_lines, arrival_capacity, arrival_next;
-    unsigned arrival_count;  /* QPs that are listened to: the last ones of polled[] */
-    _Atomic bool backlogged; /* some QP may have sends that wait for room */
+    unsigned arrival_count; /* QPs that are listened to: the last ones of polled[] */
+    _Atomic bool
+        attended; /* some QP needs attention, or has sends that wait for room; of verbs/notify.c */
     _Atomic uint32_t
         watch_round; /* armed while it listened to many: the tick that looks at all; rc/qp_timer.c */
     _Atomic bool called;          /* some QP needs attention: all are looked at soon */
     unsigned sweep;               /* how many are left of these */
     unsigned lulls;               /* polls in a row in which none of them had anything */
     unsigned owing_count;         /* how many were noted since it was looked at, the last in */
+    bool owing_lost;              /* and some were forgotten */
     uint32_t owing[SOFT_OWING];   /* places of those that gave messages: their peers may not know */
     struct soft_qp *_Atomic warm; /* cold QPs with newly posted sends */
     unsigned fetched;             /* events handed out; under the channel's lock */

@@ -108,6 +108,7 @@ bool soft_arrivals_add(struct soft_cq *cq, struct soft_qp *qp) {
     arrivals->seen.one[i].news = (uint8_t)(ld(told->news) - 1); /* differs: the QP is looked at */
     st(qp->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     cq->arrival_count++;
+    cq->owing_lost |= ld(qp->rx_told) != ld(qp->rx_pos);
     return true;
 }
 
@@ -132,5 +133,7 @@ void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp) {
         if (arrivals->qp[i])
             st(arrivals->qp[i]->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     cq->arrival_next = 0;
-    cq->owing_count = 0; /* these peers get their acknowledgements when their QPs are looked at */
+    cq->owing_lost |=
+        cq->owing_count > 0; /* these peers get their acknowledgements when all are looked at */
+    cq->owing_count = 0;
 }

@@ -191,7 +191,8 @@ void soft_cq_pollset_take_warm(struct soft_cq *cq) {
     while (qp) {
         unsigned r = role(cq, qp);
         struct soft_qp *next = qp->warm_next[r];
-        if (qp->cq_at[r] >= cq->hot_count)
+        if (qp->cq_at[r] >= cq->hot_count &&
+            qp->cq_at[r] < first_listened(cq)) /* else it is found */
             swap(cq, qp->cq_at[r], cq->hot_count++);
         qp = next;
     }

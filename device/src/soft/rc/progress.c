@@ -86,7 +86,7 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
     bool backlog = up && qp->sq_next != qp->sq_tail;
     st(qp->backlog, backlog);
     if (backlog)
-        st(soft_cq_of(qp->own_send_cq)->backlogged, true);
+        st(soft_cq_of(qp->own_send_cq)->attended, true);
     bool plain = up && ld(qp->rx) && !qp->rx_partial && !ld(qp->rx_stalled) && !qp->srq_taken &&
                  qp->rx_inside.seen == 0;
     qp->plain_rx = !plain ? SOFT_NOT_PLAIN : qp->ordered ? SOFT_PLAIN_IN_ORDER : SOFT_PLAIN;

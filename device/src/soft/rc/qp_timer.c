@@ -131,10 +131,7 @@ void soft_iwarp_flush(struct soft_qp *qp) {
     soft_qp_progress(qp);
 }
 
-/*
- * Of a CQ that was armed since the last tick, and whose thread looked only at queue pairs that have something: this one has sends
- * out, or the peer may not ring for what it gave it.
- */
+/* Of a CQ that was armed since the last tick, and whose thread looked only at queue pairs that have something: this one has sends out. */
 static bool is_watched(const struct soft_qp *qp, uint32_t round) {
     const struct soft_cq *cq = soft_cq_of(qp->ibv.recv_cq);
     return ld(cq->watch_round) == round && ld(cq->armed) != 0 && ld(qp->unretired) != 0;
@@ -145,8 +142,8 @@ static void on_tick(struct soft_timer *t) {
     bool again = false, any = false;
     uint32_t round = ld(soft_qp_timer_round) + 1;
     atomic_store(&soft_qp_timer_wanted, false);
-    atomic_store(&soft_qp_timer_round,
-                 round); /* a CQ that is armed from here on is for the next one */
+    atomic_store(&soft_qp_timer_round, round); /* a CQ that is armed later is for the next one */
+    soft_fence();                              /* partner: verbs/notify.c, watch() */
     for (unsigned b = 0; b < soft_qp_block_count; b++)
         for (unsigned i = 0; i < SOFT_QP_BLOCK; i++) {
             struct soft_qp *qp = ld(soft_qp_blocks[b]->qps[i]);

@@ -5,7 +5,7 @@
  * A thread that sleeps on its completion channel is woken by the engine, which was woken by a socket or by a peer's bell:
  * two threads get a CPU one after the other for one message. A thread that sleeps on the CQ's sets as well, of sockets
  * (iwarp/cq_set.h) and of bells (rc/cq_bell.h), is woken by these. The engine does not watch those sockets meanwhile, and peers
- * ring the queue pairs' own bells. Only up to some tens of sockets, each of which is looked at for each sleep.
+ * ring the CQ's own bells. Only up to some tens of sockets, each of which is looked at for each sleep.
  *
  * Owner: the CQ's poll_lock, and inside it the QPs'; a queue pair looks at `asleep` under its own lock.
  */

@@ -29,8 +29,42 @@
  */
 static unsigned unheard(const struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
-    bool called = ld(cq->called) || cq->sweep > 0; /* one of those has something else */
-    return called ? cq->qp_count : cq->qp_count - cq->arrival_count;
+    return cq->qp_count - cq->arrival_count;
+}
+
+/* poll_lock. Some queue pair has asked to be looked at since all were, whatever its peer announces. */
+static bool is_attended(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
+    return ld(cq->attended) && atomic_exchange(&cq->attended, false);
+}
+
+/* The next tick looks at those that have sends out: this one, or the one that is just beginning. */
+static void watch(struct soft_cq *cq) {
+    uint32_t round;
+    do {
+        round = ld(soft_qp_timer_round);
+        st(cq->watch_round, round + 1);
+        soft_fence(); /* partner: qp_timer.c, on_tick() */
+    } while (ld(soft_qp_timer_round) != round);
+}
+
+/* poll_lock, behind the arming. Those that were announced before a peer could see that. */
+static bool look_after_announced(struct soft_cq *cq) {
+    struct soft_arrival told[SOFT_ARRIVAL_MAX];
+    uint32_t at = 0, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;
+    bool any = false;
+    spin_assert_held(&cq->poll_lock);
+    while (left > 0) {
+        unsigned count = soft_arrivals_next(cq, &at, &left, told);
+        for (unsigned i = 0; i < count; i++) {
+            struct soft_qp *qp = soft_arrival_qp(cq, told[i].at);
+            if (!qp || !soft_qp_has_work(qp))
+                continue;
+            st(qp->need_tick, true);
+            any = true;
+        }
+    }
+    return any;
 }
 
 /*
@@ -40,11 +74,11 @@ static unsigned unheard(const struct soft_cq *cq) {
 static void look_after(struct soft_cq *cq) {
     bool outstanding = false, unsure = soft_fence_any_unsure(); /* some peer may not see it */
     spin_lock(&cq->poll_lock);
-    unsigned count = cq->qp_count;
-    if (!unsure && !(ld(cq->backlogged) && atomic_exchange(&cq->backlogged, false)))
-        count = unheard(cq);
-    if (count < cq->qp_count) { /* those with sends out are found by the next tick */
-        st(cq->watch_round, ld(soft_qp_timer_round) + 1);
+    bool all = unsure || is_attended(cq);
+    unsigned count = all ? cq->qp_count : unheard(cq);
+    if (count < cq->qp_count) {
+        (void)look_after_announced(cq);
+        watch(cq);
         outstanding = true;
     }
     for (unsigned i = 0; i < count; i++) {
@@ -57,6 +91,8 @@ static void look_after(struct soft_cq *cq) {
             st(qp->need_tick, true);
             outstanding = true;
         }
+        if (ld(qp->attention)) /* it could not be done with */
+            st(cq->attended, true);
     }
     spin_unlock(&cq->poll_lock);
     if (outstanding)
@@ -83,19 +119,22 @@ static void collect_announced(struct soft_cq *cq) {
     for (unsigned i = 0; i < cq->owing_count; i++)
         if (soft_arrival_qp(cq, cq->owing[i]))
             soft_qp_idle(soft_arrival_qp(cq, cq->owing[i]));
-    cq->owing_count = 0;
 }
 
 /* poll_lock held. Messages that have arrived by now are moved into the ring. */
 static void collect(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
-    unsigned count = cq->owing_count <= SOFT_OWING ? unheard(cq) : cq->qp_count;
-    for (unsigned i = 0; i < count; i++)
+    bool all = is_attended(cq) || cq->owing_lost || cq->owing_count > SOFT_OWING;
+    unsigned count = all ? cq->qp_count : unheard(cq);
+    for (unsigned i = 0; i < count; i++) {
         collect_of(cq->polled[i].qp);
+        if (ld(cq->polled[i].qp->attention)) /* it could not be done with */
+            st(cq->attended, true);
+    }
     if (count < cq->qp_count)
         collect_announced(cq);
-    else
-        cq->owing_count = 0;
+    cq->owing_count = 0;
+    cq->owing_lost = false;
 }
 
 /*

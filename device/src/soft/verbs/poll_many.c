@@ -73,12 +73,17 @@ int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
 /* A message to a peer also acknowledges the messages taken from it; without one this does, when polls are empty. */
 static inline void settle_owing(struct soft_cq *cq) {
     unsigned count = cq->owing_count < SOFT_OWING ? cq->owing_count : SOFT_OWING;
+    cq->owing_lost |= cq->owing_count > SOFT_OWING;
     cq->owing_count = 0;
     for (unsigned i = 0; i < count; i++) {
         struct soft_qp *qp = soft_arrival_qp(cq, cq->owing[i]);
-        if (qp && ld(qp->rx_told) != ld(qp->rx_pos) && spin_try(&qp->lock)) {
+        if (!qp || ld(qp->rx_told) == ld(qp->rx_pos))
+            continue;
+        if (spin_try(&qp->lock)) {
             soft_qp_flush_ack(qp);
             spin_unlock(&qp->lock);
+        } else {
+            cq->owing_lost = true;
         }
     }
 }
