@@ -55,12 +55,12 @@ int pool_open(struct pool **out, const struct pool_config *config) {
 }
 
 /* Runs as refill.c cuts them: long ones first, then shorter ones of what is left. */
-static uint64_t arena_holds(uint64_t pages, unsigned size_class) {
+static uint64_t arena_holds(uint64_t pages, unsigned size_class, bool marked) {
     static const enum span_size sizes[] = {SPAN_BEST, SPAN_USUAL, SPAN_SINGLE};
     uint64_t count = 0;
     for (unsigned i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        uint32_t run = span_pages(size_class, sizes[i], false);
-        count += pages / run * (run * POOL_PAGE / class_slot(size_class, false));
+        uint32_t run = span_pages(size_class, sizes[i], marked);
+        count += pages / run * (run * POOL_PAGE / class_slot(size_class, marked));
         pages %= run;
     }
     return count;
@@ -70,7 +70,7 @@ uint64_t pool_holds(uint64_t bytes_max, size_t bytes) {
     uint64_t count = 0, left = bytes_max, step = ARENA_FIRST;
     for (; left >= POOL_PAGE; step = step < ARENA_LARGEST ? 2 * step : step) {
         uint64_t arena = step < left ? step : left;
-        count += arena_holds(arena / POOL_PAGE, class_of(bytes));
+        count += arena_holds(arena / POOL_PAGE, class_of(bytes), debug_wanted());
         left -= arena;
     }
     return count;

@@ -89,7 +89,7 @@ struct pool_cache *pool_cache_open(struct pool *pool); /* NULL: out of memory */
 void pool_cache_close(struct pool_cache *cache);       /* returns its buffers to the pool */
 
 uint64_t pool_bytes(const struct pool *pool); /* registered now */
-/* Buffers of so many bytes that a pool with this cap has room for while it holds nothing else: what cutting loses is left out. Pure. */
+/* Buffers of so many bytes that a pool with this cap has room for while it holds nothing else: what cutting loses is left out. Any thread. */
 uint64_t pool_holds(uint64_t bytes_max, size_t bytes);
 /*
  * A number that lives with the pool, for the user of the pool; 0 at first. In the pool for sending it is how

@@ -29,9 +29,6 @@
 #include "datapath/rx/srq.h"
 
 #define LOOK_NS 1000000000ull
-#define GROW_SIXTEENTHS                                                                            \
-    8u /* of the reserve may be receives, as far as they are granted for speed */
-#define RESERVE_SIXTEENTHS 12u /* and for replies */
 #define RESERVE_STEP 8u
 
 static uint32_t kept(const struct connection *c) {
@@ -110,7 +107,7 @@ void credits_grow(struct sluice_loop *l, struct connection *c) {
     uint32_t most = want, places = srq_room(l) + c->rx.queue->spare;
     if (c->rx.queue->srq && places < most)
         most = places;
-    uint32_t got = recv_queue_spare(l, c, most, GROW_SIXTEENTHS);
+    uint32_t got = recv_queue_spare(l, c, most, starved(c) ? RECV_NEEDED : RECV_SPEED);
     if (s->state >= SESSION_DRAINING || !c->qp)
         return;
     c->rx.queue->spare -= got;
@@ -221,7 +218,7 @@ bool credits_find_spare(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     uint32_t step = c->recv.reserved + 1 < RESERVE_STEP ? c->recv.reserved + 1 : RESERVE_STEP;
-    if (recv_queue_spare(l, c, step, RESERVE_SIXTEENTHS) > 0)
+    if (recv_queue_spare(l, c, step, RECV_REPLY) > 0)
         return true;
     recv_queue_retry(l, s);
     return false;

@@ -29,7 +29,6 @@
 #include "datapath/rx/srq.h"
 #include "datapath/loop/upward.h"
 
-#define FIRST_SIXTEENTHS 16u /* the first receives of a connection may take all of the reserve */
 #define ASSERTED_SESSIONS 16 /* of loops with more, nothing is counted */
 
 _Static_assert(FRAME_BYTES <= POOL_HEADER, "the header fits in front");
@@ -240,18 +239,26 @@ void recv_queue_repost(struct sluice_loop *l, struct connection *c) {
 
 /* ---- spare receives -------------------------------------------------------------------------- */
 
+/* What receives may take of the reserve, in sixteenths. */
+static const uint8_t sixteenths[] = {
+    [RECV_FIRST] = 16, [RECV_REPLY] = 12, [RECV_NEEDED] = 8, [RECV_SPEED] = 8};
+
 /*
- * Whether the reserve has so many sixteenths left beside what receives take of it already. What it takes to give each of
- * sessions_max sessions its first receives is not for others' growth.
+ * How many more receives the reserve allows for that. What each of sessions_max sessions needs for its first ones is not for speed, nor
+ * are those that lie spare in this queue, as they may be of sessions that are over.
  */
-static bool reserve_allows(const struct sluice_loop *l, uint64_t more, unsigned sixteenths) {
+static uint32_t reserve_allows(const struct sluice_loop *l, const struct recv_queue *q,
+                               enum recv_purpose purpose) {
     const sluice_node *n = l->node;
-    uint64_t max = n->frames_max, sessions = n->options.sessions_max;
+    uint64_t max = n->frames_max, most = max * sixteenths[purpose] / 16;
     uint64_t now = atomic_load_explicit(pool_note(l->rx_pool), memory_order_relaxed);
+    uint64_t sessions = n->options.sessions_max;
     uint64_t primed = atomic_load_explicit(&n->primed, memory_order_relaxed);
     uint64_t promised = sessions > primed ? (sessions - primed) * CREDITS_INITIAL : 0;
-    return (now + more) * 16 <= max * sixteenths &&
-           (sixteenths == FIRST_SIXTEENTHS || now + more + promised <= max);
+    if (purpose == RECV_SPEED && most > max - (promised < max ? promised : max))
+        most = max - (promised < max ? promised : max);
+    now -= purpose == RECV_SPEED && q->spare < now ? q->spare : 0;
+    return now < most ? (uint32_t)(most - now) : 0;
 }
 
 static uint32_t own_room(const struct connection *c) {
@@ -261,10 +268,12 @@ static uint32_t own_room(const struct connection *c) {
 }
 
 uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t want,
-                          unsigned sixteenths) {
+                          enum recv_purpose purpose) {
     loop_assert_inside(l);
     struct recv_queue *q = c->rx.queue;
     uint32_t spare_max = q->spare_max;
+    if (purpose == RECV_SPEED && want > reserve_allows(l, q, purpose))
+        want = reserve_allows(l, q, purpose);
     if (q->spare >= want)
         return want;
     q->spare_max = UINT32_MAX; /* just now they are wanted */
@@ -273,7 +282,7 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t 
     uint32_t more = q->spare < want ? want - q->spare : 0;
     if (!q->srq && more > own_room(c))
         more = own_room(c);
-    while (more > 0 && reserve_allows(l, 1, sixteenths) && connection_takes_receives(c)) {
+    while (more > 0 && reserve_allows(l, q, purpose) > 0 && connection_takes_receives(c)) {
         struct sluice_msg *msg = fresh(l, c);
         if (!msg)
             break;
@@ -291,7 +300,7 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t 
 
 bool recv_queue_prime(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
-    if (recv_queue_spare(l, c, CREDITS_INITIAL, FIRST_SIXTEENTHS) < CREDITS_INITIAL)
+    if (recv_queue_spare(l, c, CREDITS_INITIAL, RECV_FIRST) < CREDITS_INITIAL)
         return false;
     c->recv.primed = true;
     atomic_fetch_add_explicit(&l->node->primed, 1, memory_order_relaxed);

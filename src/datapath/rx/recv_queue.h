@@ -38,10 +38,16 @@ bool recv_queue_post(struct sluice_loop *l, struct recv_queue *q, const struct c
  * for each queue of the loop. Between two turns; of no more than a few sessions, and nothing without assertions.
  */
 void recv_queue_assert_conserved(struct sluice_loop *l);
-/* Sees to spare receives; returns how many of those wanted there are. `sixteenths` of the reserve may
- * be receives for that. */
+/* What receives are for: how much of the reserve may be receives for that is in recv_queue.c. */
+enum recv_purpose {
+    RECV_FIRST,  /* of a connection */
+    RECV_REPLY,  /* of a request */
+    RECV_NEEDED, /* without them a peer could send nothing more */
+    RECV_SPEED,  /* a peer that uses what it has gets more */
+};
+/* Sees to spare receives; returns how many of those wanted there are. */
 uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t want,
-                          unsigned sixteenths);
+                          enum recv_purpose purpose);
 
 /* A receive buffer whose frame is done with, to the connection that it came by; its credit was counted. */
 static inline void recv_queue_give_back(struct sluice_loop *l, struct sluice_msg *msg) {

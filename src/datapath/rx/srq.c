@@ -173,7 +173,7 @@ void srq_low(struct sluice_loop *l) {
     for (struct session *s = l->sessions; s; s = s->next) {
         struct connection *c = session_connection(s);
         if (c->rx.queue == q && c->qp && s->state < SESSION_RELEASED) {
-            recv_queue_spare(l, c, LOW_SPARE, 8);
+            recv_queue_spare(l, c, LOW_SPARE, RECV_NEEDED);
             break;
         }
     }
