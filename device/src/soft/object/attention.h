@@ -19,7 +19,8 @@ static inline void soft_qp_attend(struct soft_qp *qp) {
     struct soft_cq *cqs[] = {soft_cq_of(qp->own_recv_cq), soft_cq_of(qp->own_send_cq)};
     for (unsigned i = 0; i < 2; i++) {
         st(cqs[i]->called, true);
-        st(cqs[i]->attended, true);
+        atomic_store_explicit(&cqs[i]->attended, true,
+                              memory_order_release); /* partner: notify.c */
     }
 }
 

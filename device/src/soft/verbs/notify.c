@@ -49,22 +49,18 @@ static void watch(struct soft_cq *cq) {
 }
 
 /* poll_lock, behind the arming. Those that were announced before a peer could see that. */
-static bool look_after_announced(struct soft_cq *cq) {
+static void look_after_announced(struct soft_cq *cq) {
     struct soft_arrival told[SOFT_ARRIVAL_MAX];
     uint32_t at = 0, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;
-    bool any = false;
     spin_assert_held(&cq->poll_lock);
     while (left > 0) {
         unsigned count = soft_arrivals_next(cq, &at, &left, told);
         for (unsigned i = 0; i < count; i++) {
             struct soft_qp *qp = soft_arrival_qp(cq, told[i].at);
-            if (!qp || !soft_qp_has_work(qp))
-                continue;
-            st(qp->need_tick, true);
-            any = true;
+            if (qp && soft_qp_has_work(qp))
+                st(qp->need_tick, true);
         }
     }
-    return any;
 }
 
 /*
@@ -77,7 +73,7 @@ static void look_after(struct soft_cq *cq) {
     bool all = unsure || is_attended(cq);
     unsigned count = all ? cq->qp_count : unheard(cq);
     if (count < cq->qp_count) {
-        (void)look_after_announced(cq);
+        look_after_announced(cq);
         watch(cq);
         outstanding = true;
     }
@@ -91,18 +87,21 @@ static void look_after(struct soft_cq *cq) {
             st(qp->need_tick, true);
             outstanding = true;
         }
-        if (ld(qp->attention)) /* it could not be done with */
-            st(cq->attended, true);
     }
     spin_unlock(&cq->poll_lock);
     if (outstanding)
         soft_qp_timer_want();
 }
 
-static void collect_of(struct soft_qp *qp) {
+/* poll_lock. */
+static void collect_of(struct soft_cq *cq, struct soft_qp *qp) {
+    spin_assert_held(&cq->poll_lock);
     if (soft_qp_has_any_work(qp))
         soft_qp_progress(qp);
+    if (ld(qp->arrival) != 0 && (ld(qp->attention) || ld(qp->backlog))) /* it is not done with */
+        st(cq->attended, true);
     soft_qp_idle(qp);
+    cq->owing_lost |= ld(qp->arrival) != 0 && ld(qp->rx_told) != ld(qp->rx_pos);
 }
 
 /* poll_lock. Of queue pairs that are listened to: those whose peers announce something, and those that owe an acknowledgement. */
@@ -114,11 +113,11 @@ static void collect_announced(struct soft_cq *cq) {
         unsigned count = soft_arrivals_next(cq, &at, &left, told);
         for (unsigned i = 0; i < count; i++)
             if (soft_arrival_qp(cq, told[i].at))
-                collect_of(soft_arrival_qp(cq, told[i].at));
+                collect_of(cq, soft_arrival_qp(cq, told[i].at));
     }
     for (unsigned i = 0; i < cq->owing_count; i++)
         if (soft_arrival_qp(cq, cq->owing[i]))
-            soft_qp_idle(soft_arrival_qp(cq, cq->owing[i]));
+            collect_of(cq, soft_arrival_qp(cq, cq->owing[i]));
 }
 
 /* poll_lock held. Messages that have arrived by now are moved into the ring. */
@@ -126,15 +125,12 @@ static void collect(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
     bool all = is_attended(cq) || cq->owing_lost || cq->owing_count > SOFT_OWING;
     unsigned count = all ? cq->qp_count : unheard(cq);
-    for (unsigned i = 0; i < count; i++) {
-        collect_of(cq->polled[i].qp);
-        if (ld(cq->polled[i].qp->attention)) /* it could not be done with */
-            st(cq->attended, true);
-    }
+    cq->owing_lost = false;
+    for (unsigned i = 0; i < count; i++)
+        collect_of(cq, cq->polled[i].qp);
     if (count < cq->qp_count)
         collect_announced(cq);
     cq->owing_count = 0;
-    cq->owing_lost = false;
 }
 
 /*

@@ -298,7 +298,6 @@ static bool posted(struct soft_qp *qp) {
         soft_qp_attend(qp);
         st(qp->need_tick, true);
         st(qp->backlog, true);
-        st(soft_cq_of(qp->own_send_cq)->attended, true);
     }
     if (__builtin_expect(qp->state == IBV_QPS_ERR || qp->peer_gone, 0))
         soft_qp_attend(qp);
