@@ -257,7 +257,7 @@ static uint32_t reserve_allows(const struct sluice_loop *l, const struct recv_qu
     uint64_t promised = sessions > primed ? (sessions - primed) * CREDITS_INITIAL : 0;
     if (purpose == RECV_SPEED && most > max - (promised < max ? promised : max))
         most = max - (promised < max ? promised : max);
-    now -= purpose == RECV_SPEED && q->spare < now ? q->spare : 0;
+    now -= purpose == RECV_SPEED && q->spare <= now ? q->spare : 0;
     return now < most ? (uint32_t)(most - now) : 0;
 }
 
@@ -272,8 +272,9 @@ uint32_t recv_queue_spare(struct sluice_loop *l, struct connection *c, uint32_t 
     loop_assert_inside(l);
     struct recv_queue *q = c->rx.queue;
     uint32_t spare_max = q->spare_max;
-    if (purpose == RECV_SPEED && want > reserve_allows(l, q, purpose))
-        want = reserve_allows(l, q, purpose);
+    uint32_t allowed = purpose == RECV_SPEED ? reserve_allows(l, q, purpose) : want;
+    want = want < allowed ? want
+                          : allowed; /* other loops take from the reserve, and return, meanwhile */
     if (q->spare >= want)
         return want;
     q->spare_max = UINT32_MAX; /* just now they are wanted */
