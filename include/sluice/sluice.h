@@ -312,8 +312,10 @@ typedef struct sluice_send_options {
  * Opens a node: picks the device, starts the connection-management thread and the workers,
  * registers the first memory. Blocks until that is done. `o` NULL = all defaults; `e` may be NULL.
  * Returns 0 and *out, or a negative status with *e filled in and *out untouched. EINVAL: an option, or
- * sessions_max that need more memory than there may be, or more of the device than it has: so many
- * find room, whatever their options are; ENOMEM, ELIMIT (descriptors): a limit of the system. The text says which limit, the need and the remedy, see docs/memory.md.
+ * sessions_max that need more memory than there may be, or more of the device than it has; ENOMEM,
+ * ELIMIT (descriptors): a limit of the system. The text says which limit, the need and the remedy, see
+ * docs/memory.md. A node that opens has room for sessions_max sessions, whatever their options are, as far
+ * as large messages and replies leave memory for their first receives.
  */
 SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
                                         sluice_error *e);

@@ -17,7 +17,7 @@
  * device for each process it is connected with. */
 #define FILES_NODE 12u
 #define FILES_LOOP 7u
-#define FILES_PEER 7u                        /* with the bells of one session */
+#define FILES_PEER 7u                        /* with the bells of two loops */
 #define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
 
 /* Connections times depth times size, and what they need of the device, before any of it is allocated. */

@@ -285,7 +285,7 @@ void soft_cm_id_free(struct soft_cm_id *id) {
 
 void soft_cm_id_unlink_request(struct soft_cm_id *id) {
     if (id->listener)
-        id->listener->rpc_client_count--;
+        id->listener->request_count--;
     id->listener = NULL;
 }
 

@@ -89,8 +89,8 @@ struct soft_cm_id {
     struct soft_cm_tcp_port *tcp_port; /* of a listener: tcp_port.h */
     struct cds_list_head groups;       /* joined: mcast.c */
 
-    unsigned backlog, rpc_client_count; /* listener: requests queued and not fetched */
-    struct soft_cm_id *listener;        /* unfetched request: its listener */
+    unsigned backlog, request_count; /* listener: requests queued and not fetched */
+    struct soft_cm_id *listener;     /* unfetched request: its listener */
 };
 
 static inline struct soft_cm_id *soft_cm_id_of(struct rdma_cm_id *id) {

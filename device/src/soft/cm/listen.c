@@ -121,7 +121,7 @@ struct soft_cm_id *soft_cm_listen_for(uint32_t type, const union soft_cm_wire_an
 static struct soft_cm_event *announce(struct soft_cm_id *listener,
                                       const struct sockaddr_storage *own,
                                       const struct sockaddr_storage *peer) {
-    if (listener->rpc_client_count >= listener->backlog)
+    if (listener->request_count >= listener->backlog)
         return NULL;
     struct soft_cm_event *event = soft_cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     struct soft_cm_id *id =
@@ -140,7 +140,7 @@ static struct soft_cm_event *announce(struct soft_cm_id *listener,
     event->event.id = &id->id;
     event->event.listen_id = &listener->id;
     event->request = id;
-    listener->rpc_client_count++;
+    listener->request_count++;
     return event;
 }
 

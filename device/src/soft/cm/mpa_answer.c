@@ -55,7 +55,7 @@ static void tell_request(struct soft_cm_id *listener, struct soft_cm_id *id,
     event->event.param.conn.initiator_depth = id->conn.initiator_depth;
     soft_cm_event_set_data(event, req->data, req->bytes);
     event->request = id;
-    listener->rpc_client_count++;
+    listener->request_count++;
     soft_cm_event_post(event);
 }
 
@@ -79,7 +79,7 @@ void soft_cm_mpa_on_req(struct soft_peer *peer, const struct soft_cm_wire_mpa *r
         soft_cm_wire_close(peer, req->head.from, false); /* without a reply: too much data */
         return;
     }
-    if (listener->rpc_client_count >= listener->backlog)
+    if (listener->request_count >= listener->backlog)
         return;
     struct soft_cm_event *event = soft_cm_event_new(listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0);
     struct soft_cm_id *id = event ? request_id(peer, listener, req) : NULL;

@@ -5,8 +5,8 @@
  *
  *   SLUICE_SOFT_CM_TIMEOUT_MS   4000   until an unanswered request is given up
  *   SLUICE_SOFT_CM_TRIES          16   how often it is sent in that time
- *   SLUICE_SOFT_CM_WAIT_MS     20000   how long a peer that asked for time is waited for, and longer than that time how long a
- *                                      request may find no room on its way
+ *   SLUICE_SOFT_CM_WAIT_MS     20000   how long a peer that asked for time is waited for; and for how long a
+ *                                      request that finds no room on its way does not count as sent
  *   SLUICE_SOFT_TIMEWAIT_MS      500   from the end of a connection to TIMEWAIT_EXIT
  *   SLUICE_SOFT_CM_REFUSE_MS       0   how long a port without a listener is asked again before the
  *                                      request is refused; 250 for programs written for NICs, some of which
