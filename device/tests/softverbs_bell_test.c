@@ -142,45 +142,82 @@ static void the_channel_tells_of(struct ibv_qp *from, struct ibv_qp *to) {
     tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);
 }
 
-/* Where few descriptors are left it has none, and is woken by the engine. */
-static void descriptors_are_left_for_others(void **state) {
+/* Another pair, whose CQ shares its word, and is asked for a bell as if a thread slept on it. */
+static void pair_and_ask(struct tcp_pair *p) {
+    sv_pair(&p->a, sleep_options.o, &p->b, sleep_options.o);
+    sv_wait_linked(&p->b);
+    struct soft_cq *cq = soft_cq_of(p->b.rcq);
+    soft_lock();
+    cq->shares_word = true;
+    cq->wants_bells = true;
+    soft_bell_give(soft_qp_of(p->b.qp));
+    cq->wants_bells = false;
+    soft_unlock();
+}
+
+static bool has_peer_bell(const struct tcp_pair *p) {
+    soft_lock();
+    bool has = soft_qp_of(p->a.qp)->bell_out != NULL;
+    soft_unlock();
+    return has;
+}
+
+/* Asked again, with a word of its own. True: the peer has it. */
+static bool is_given_bell(const struct tcp_pair *p) {
+    struct soft_cq *cq = soft_cq_of(p->b.rcq);
+    soft_lock();
+    cq->shares_word = false;
+    cq->wants_bells = true;
+    soft_bell_give(soft_qp_of(p->b.qp));
+    cq->wants_bells = false;
+    bool given = ld(soft_qp_of(p->b.qp)->bell_in) != NULL;
+    soft_unlock();
+    if (given)
+        sv_until(has_peer_bell(p));
+    return given;
+}
+
+/* It has none, and is woken by the engine. */
+static void is_woken_without(const struct tcp_pair *p) {
     struct tcp_pair first = sleep_pair;
+    assert_int_equal(bells_of(p->b.qp), 0);
+    sleep_pair = *p;
+    the_channel_tells_of(p->a.qp, p->b.qp);
+    sleep_pair = first;
+}
+
+/* One in eight is for bells, though there are enough for one more. */
+static void descriptors_are_left_for_others(void **state) {
+    enum { PAIRS = 32, EACH = 4 }; /* descriptors of a bell: both its ends, and its set */
+    static struct tcp_pair pairs[PAIRS];
     struct rlimit before, limit;
+    unsigned given = 0;
     (void)state;
     must(getrlimit(RLIMIT_NOFILE, &before) == 0);
     limit = before;
-    limit.rlim_cur = 8; /* of which one in eight is for bells; what is open stays so */
-    sv_pair(&sleep_pair.a, sleep_options.o, &sleep_pair.b, sleep_options.o);
-    sv_wait_linked(&sleep_pair.b);
-    soft_lock();
+    for (unsigned i = 0; i < PAIRS; i++)
+        pair_and_ask(&pairs[i]); /* makes all but the bell */
+    limit.rlim_cur = sv_fds() + PAIRS * EACH;
+    assert_true(limit.rlim_cur / 8 < 2 * PAIRS);
     must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-    soft_cq_of(sleep_pair.b.rcq)->wants_bells = true;
-    soft_bell_give(soft_qp_of(sleep_pair.b.qp));
+    while (given < PAIRS && is_given_bell(&pairs[given]))
+        given++;
     must(setrlimit(RLIMIT_NOFILE, &before) == 0);
-    soft_cq_of(sleep_pair.b.rcq)->wants_bells = false;
-    soft_unlock();
-    assert_int_equal(bells_of(sleep_pair.b.qp), 0);
-    the_channel_tells_of(sleep_pair.a.qp, sleep_pair.b.qp);
-    sv_unpair(&sleep_pair.a, &sleep_pair.b);
-    sleep_pair = first;
+    unsigned left = (unsigned)limit.rlim_cur - sv_fds();
+    assert_in_range(given, 1, limit.rlim_cur / 8);
+    assert_true(given < PAIRS && left > 4);
+    is_woken_without(&pairs[given]);
+    for (unsigned i = 0; i < PAIRS; i++)
+        sv_unpair(&pairs[i].a, &pairs[i].b);
 }
 
 /* Its peer could ring the bell of another one. */
 static void a_queue_that_shares_its_word_has_none(void **state) {
-    struct tcp_pair first = sleep_pair;
+    struct tcp_pair other = sleep_pair;
     (void)state;
-    sv_pair(&sleep_pair.a, sleep_options.o, &sleep_pair.b, sleep_options.o);
-    soft_cq_of(sleep_pair.b.rcq)->shares_word = true;
-    sv_wait_linked(&sleep_pair.b);
-    soft_lock();
-    soft_cq_of(sleep_pair.b.rcq)->wants_bells = true;
-    soft_bell_give(soft_qp_of(sleep_pair.b.qp));
-    soft_cq_of(sleep_pair.b.rcq)->wants_bells = false;
-    soft_unlock();
-    assert_int_equal(bells_of(sleep_pair.b.qp), 0);
-    the_channel_tells_of(sleep_pair.a.qp, sleep_pair.b.qp);
-    sv_unpair(&sleep_pair.a, &sleep_pair.b);
-    sleep_pair = first;
+    pair_and_ask(&other);
+    is_woken_without(&other);
+    sv_unpair(&other.a, &other.b);
 }
 
 /* As long as there are words left, each has its own. */
