@@ -188,6 +188,32 @@ TEST(a_message_of_a_quiet_one_is_found_by_the_next_poll) {
     }
 }
 
+/* Also where the poller had looked at it for long before its peer was there. */
+TEST(one_that_waited_for_its_peer_is_listened_to) {
+    struct soft_cq *cq = soft_cq_of(many.b.rcq);
+    struct ibv_qp *a[4], *b[4];
+    for (int i = 0; i < 4; i++) {
+        a[i] = small_qp(&many.a);
+        b[i] = small_qp(&many.b);
+        sv_connect_qp(&many.b, b[i], a[i]->qp_num);
+    }
+    be_quiet();
+    unsigned before = cq->arrival_count;
+    for (int i = 0; i < 4; i++) {
+        must(ld(soft_qp_of(b[i])->cold[0]));
+        sv_connect_qp(&many.a, a[i], b[i]->qp_num);
+        sv_until(atomic_load(&soft_qp_of(b[i])->tx) != NULL);
+        sv_until(!ld(soft_qp_of(b[i])->attention)); /* the engine saw to it */
+    }
+    be_quiet();
+    must(cq->arrival_count == before + 4);
+    for (int i = 0; i < 4; i++) {
+        must(!ld(soft_qp_of(b[i])->cold[0]));
+        must(soft_destroy_qp(a[i]) == 0);
+        must(soft_destroy_qp(b[i]) == 0);
+    }
+}
+
 /* Nor is what a board says believed: the message is seen later, and the others as ever. */
 TEST(what_a_board_says_wrongly_costs_time_and_no_message) {
     be_quiet();

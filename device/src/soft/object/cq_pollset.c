@@ -4,8 +4,8 @@
  *
  * A QP is hot while it has unanswered sends or had anything lately. A poll looks at a few of the cold ones, round
  * robin; a cold QP becomes hot again through the warm list when the application posts a send to it. If there are many
- * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h): such QPs are not cold, and a poll looks at
- * a few of them, too. In the array the hot ones come first, then the cold ones, then those that are listened to.
+ * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h), hot or cold, as soon as it knows where:
+ * such QPs are not cold, and a poll looks at a few of them, too. In the array the hot ones come first, then the cold ones, then those that are listened to.
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
@@ -134,6 +134,17 @@ void soft_cq_pollset_listen(struct soft_cq *cq) {
         swap(cq, cq->hot_count, first_listened(cq)); /* which is one lower by now */
         count++;
     }
+}
+
+/* A QP that went cold before its peer was there. Returns whether the CQ listens to it now. */
+bool soft_cq_pollset_listen_to(struct soft_cq *cq, unsigned i) {
+    assert_kept(cq);
+    struct soft_qp *qp = cq->polled[i].qp;
+    if (cq->qp_count <= SOFT_MANY || !soft_arrivals_add(cq, qp))
+        return false;
+    st(qp->cold[role(cq, qp)], false);
+    swap(cq, i, first_listened(cq)); /* which is one lower by now */
+    return true;
 }
 
 /* poll_lock held. The cold QP at i had something: makes it hot. */

@@ -255,6 +255,8 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
                 n += serve(qp, cq, wc + n, ne - n);
             else
                 nothing_there_lately(qp, cold / COLD_LISTENING);
+        } else if (soft_cq_pollset_listen_to(cq, i)) {
+            cq->cold_next = i; /* another one is there now */
         } else if (soft_qp_has_work(qp) || ld(qp->unretired)) {
             soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);
