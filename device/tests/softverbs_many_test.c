@@ -163,17 +163,21 @@ static void be_quiet(void) {
         must(ibv_poll_cq(many.b.rcq, 1, &wc) == 0);
 }
 
-static void send_to(int i) {
+static void send_flagged(int i, unsigned flags) {
     struct ibv_sge to = sv_sge(&many.b, 0, 64), from = sv_sge(&many.a, 0, 32);
     struct ibv_recv_wr rwr = {.wr_id = (uint64_t)i, .sg_list = &to, .num_sge = 1}, *rbad;
     struct ibv_send_wr swr = {.wr_id = (uint64_t)i,
                               .sg_list = &from,
                               .num_sge = 1,
                               .opcode = IBV_WR_SEND,
-                              .send_flags = IBV_SEND_SIGNALED},
+                              .send_flags = flags},
                        *sbad;
     must(ibv_post_recv(many.qb[i], &rwr, &rbad) == 0);
     must(ibv_post_send(many.qa[i], &swr, &sbad) == 0);
+}
+
+static void send_to(int i) {
+    send_flagged(i, IBV_SEND_SIGNALED);
 }
 
 /* The board says which of them it is. */
@@ -212,6 +216,21 @@ TEST(one_that_waited_for_its_peer_is_listened_to) {
         must(soft_destroy_qp(a[i]) == 0);
         must(soft_destroy_qp(b[i]) == 0);
     }
+}
+
+/* The bell of a peer that polls would be rung a thousand times a second, for sends that nobody waits for. */
+TEST(what_is_answered_rings_nobody) {
+    const struct soft_qp *qa = soft_qp_of(many.qa[0]);
+    struct ibv_wc wc[8];
+    be_quiet();
+    uint64_t kick_ns = ld(qa->kick_ns);
+    send_flagged(0, 0);
+    must(ibv_poll_cq(many.b.rcq, 8, wc) == 1);
+    be_quiet(); /* acknowledges it */
+    must(ld(qa->unretired) == 1);
+    while (ld(qa->unretired) == 1)
+        must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
+    must(ld(qa->kick_ns) == kick_ns);
 }
 
 /* Nor is what a board says believed: the message is seen later, and the others as ever. */

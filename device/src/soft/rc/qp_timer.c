@@ -218,6 +218,10 @@ void soft_qp_idle(struct soft_qp *qp) {
     if (polls < SOFT_KICK_AFTER && !is_late(qp, polls))
         return;
     st(qp->empty_polls, 0);
+    if (soft_qp_was_answered(qp)) {
+        st(qp->attention, true);
+        return;
+    }
     uint64_t now = soft_now_ns();
     if (now - ld(qp->kick_ns) < TICK_NS)
         return;
