@@ -37,7 +37,9 @@
 #include "soft/verbs/receive_short.h"
 
 #define COLD_PER_POLL 4u
-#define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards */
+#define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards, */
+#define BUSY_EVERY 8u     /* in every so many polls, unless so many in a row had nothing: */
+#define QUIET 64u
 #define SWEEP 64u
 #define COOL_AFTER 4096 /* polls between searches for QPs that went cold */
 #define TCP_EVERY 32u   /* polls between searches for sockets with something to read, if any */
@@ -226,7 +228,10 @@ int soft_serve(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne
     return serve_one_of(qp, cq, wc, ne, true, false);
 }
 
-/* If the CQ listens to most QPs: looks at all within a few polls when some QP needs attention; else at only a few. */
+/*
+ * If the CQ listens to most QPs: looks at all within a few polls when some QP needs attention; else at only a few, and at fewer
+ * while messages come: each look takes lines from the cache which the next message needs.
+ */
 static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
     if (__builtin_expect(ld(cq->called), 0)) {
         st(cq->called, false);
@@ -234,7 +239,9 @@ static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
     }
     unsigned looks = cq->sweep < SWEEP ? cq->sweep : SWEEP;
     cq->sweep -= looks;
-    return looks > COLD_LISTENING ? looks : COLD_LISTENING;
+    bool now = cq->lulls >= QUIET || ld(cq->idle_polls) % BUSY_EVERY == 0;
+    unsigned few = now ? COLD_LISTENING : 0;
+    return looks > few ? looks : few;
 }
 
 /* Serves a few of the QPs that had nothing for long, or that the CQ listens to. */
