@@ -6,7 +6,10 @@
 #include "support/softverbs.h"
 #include "soft/ipc/shm_layout.h"
 #include "soft/object/attention.h"
+#include "soft/ipc/peer_internal.h"
+#include "soft/ipc/shm_page.h"
 #include "soft/object/cq.h"
+#include "soft/object/cq_lines.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
 #if defined(__SANITIZE_THREAD__)
@@ -46,26 +49,35 @@ static uint64_t memory_used(void) {
     return (uint64_t)kib * 1024;
 }
 
+static void open_pair(struct many *m, int i) {
+    m->qa[i] = small_qp(&m->a);
+    m->qb[i] = small_qp(&m->b);
+    sv_connect_qp(&m->a, m->qa[i], m->qb[i]->qp_num);
+    sv_connect_qp(&m->b, m->qb[i], m->qa[i]->qp_num);
+}
+
 static void open_many(struct many *m) {
     sv_open(&m->a, SV_OPTIONS(.mapped = true, .one_cq = true, .cqe = 8192));
     sv_open(&m->b, SV_OPTIONS(.mapped = true, .one_cq = true, .cqe = 8192));
-    for (int i = 0; i < PAIRS; i++) {
-        m->qa[i] = small_qp(&m->a);
-        m->qb[i] = small_qp(&m->b);
-        sv_connect_qp(&m->a, m->qa[i], m->qb[i]->qp_num);
-        sv_connect_qp(&m->b, m->qb[i], m->qa[i]->qp_num);
-    }
+    for (int i = 0; i < PAIRS; i++)
+        open_pair(m, i);
     for (int i = 0; i < PAIRS; i++) {
         sv_until(atomic_load(&soft_qp_of(m->qa[i])->tx) != NULL);
         sv_until(atomic_load(&soft_qp_of(m->qb[i])->tx) != NULL);
     }
 }
 
-static void close_many(struct many *m) {
-    for (int i = 0; i < PAIRS; i++) {
+static void close_pair(struct many *m, int i) {
+    if (m->qa[i]) {
         must(soft_destroy_qp(m->qa[i]) == 0);
         must(soft_destroy_qp(m->qb[i]) == 0);
     }
+    m->qa[i] = m->qb[i] = NULL;
+}
+
+static void close_many(struct many *m) {
+    for (int i = 0; i < PAIRS; i++)
+        close_pair(m, i);
     sv_close(&m->a);
     sv_close(&m->b);
 }
@@ -180,16 +192,92 @@ static void send_to(int i) {
     send_flagged(i, IBV_SEND_SIGNALED);
 }
 
+/* By this many polls from now on. */
+static void is_found(int i, unsigned polls) {
+    struct ibv_wc wc[8];
+    int n = 0;
+    while (n == 0 && polls-- > 0)
+        n = ibv_poll_cq(many.b.rcq, 8, wc);
+    must(n == 1);
+    sv_right(wc[0], wc[0].wr_id == (uint64_t)i);
+    must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+}
+
 /* The board says which of them it is. */
 TEST(a_message_of_a_quiet_one_is_found_by_the_next_poll) {
     be_quiet();
-    struct ibv_wc wc[8];
     for (int i = 0; i < PAIRS; i += 7) {
         send_to(i);
-        must(ibv_poll_cq(many.b.rcq, 8, wc) == 1);
-        sv_right(wc[0], wc[0].wr_id == (uint64_t)i);
-        must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+        is_found(i, 1);
     }
+}
+
+static unsigned lines_due(const struct soft_cq *cq) {
+    unsigned due = 0;
+    for (unsigned i = 0; i < cq->arrival_lines; i++)
+        due += cq->lines_due[i / 64] >> i % 64 & 1;
+    return due;
+}
+
+/* Also of the board: at the lines that have changed, and at one in its turn. */
+TEST(a_poll_looks_at_the_lines_that_have_changed) {
+    const struct soft_cq *cq = soft_cq_of(many.b.rcq);
+    struct ibv_wc wc;
+    be_quiet();
+    must(cq->arrival_lines > PAIRS / 32 && lines_due(cq) == 0);
+    for (unsigned i = 0; i < 2 * cq->arrival_lines; i++) {
+        unsigned turn = cq->line_turn;
+        must(ibv_poll_cq(many.b.rcq, 1, &wc) == 0);
+        must(cq->line_turn == (turn + 1) % cq->arrival_lines && lines_due(cq) == 0);
+    }
+}
+
+/* One of two threads that count at once does so in vain, and a peer may count what it likes. */
+TEST(what_is_not_counted_is_found_in_its_turn) {
+    const struct soft_cq *cq = soft_cq_of(many.b.rcq);
+    be_quiet();
+    for (int i = 0; i < PAIRS; i += 37) {
+        struct soft_told *told = soft_qp_of(many.qa[i])->told;
+        uint32_t place = (uint32_t)(told - soft_shm_page->told);
+        struct soft_changes *changes = &soft_shm_page->cq[soft_changes_at(place)].changes;
+        _Atomic uint8_t *count = &changes->line[place / SOFT_TOLD_LINE % SOFT_GROUP_LINES];
+        uint8_t before = atomic_load(count);
+        send_to(i);
+        must(atomic_exchange(count, before) != before);
+        is_found(i, cq->arrival_lines);
+    }
+}
+
+/* It changes the words that it always did: all of its lines are looked at. */
+TEST(an_earlier_version_need_not_count) {
+    enum { SOME = 150 }; /* more than a few lines */
+    struct soft_qp *qp =
+        soft_qp_of(many.qb[0]); /* both ends of the process's connection to itself are its peers */
+    struct many now = many;
+    qp->peer->counts_changes = qp->link_peer->counts_changes = false;
+    sv_open(&many.a, SV_OPTIONS(.mapped = true, .one_cq = true));
+    sv_open(&many.b, SV_OPTIONS(.mapped = true, .one_cq = true));
+    for (int i = 0; i < SOME; i++) {
+        open_pair(&many, i);
+        if (i == 50)
+            be_quiet(); /* and the CQ's arrays grow while it listens */
+    }
+    qp->peer->counts_changes = qp->link_peer->counts_changes = true;
+    be_quiet();
+    must(soft_cq_of(many.b.rcq)->line_groups[0].changes == NULL);
+    must(soft_cq_of(many.b.rcq)->arrival_count == SOME);
+    for (int i = 0; i < SOME; i += 3) {
+        struct soft_told *told = soft_qp_of(many.qa[i])->told;
+        uint32_t place = (uint32_t)(told - soft_shm_page->told);
+        send_to(i);
+        memset(&soft_shm_page->cq[soft_changes_at(place)].changes, 0, sizeof(struct soft_changes));
+        is_found(i, 1);
+    }
+    for (int i = 0; i < SOME; i++)
+        close_pair(&many, i);
+    sv_close(&many.a);
+    sv_close(&many.b);
+    many = now;
 }
 
 /* Also where the poller had looked at it for long before its peer was there. */
@@ -300,8 +388,33 @@ TEST(who_sleeps_on_many_is_looked_after) {
     }
 }
 
+/* Their lines, too; and others come in their place. */
+TEST(the_others_are_found_where_many_have_gone) {
+    const struct soft_cq *cq = soft_cq_of(many.b.rcq);
+    unsigned lines = cq->arrival_lines;
+    for (int i = 0; i < PAIRS; i++)
+        if (i / 50 % 2 == 0)
+            close_pair(&many, i);
+    must(cq->arrival_lines < lines * 3 / 4);
+    for (int turn = 0; turn < 2; turn++) {
+        be_quiet();
+        for (int i = 0; i < PAIRS; i++)
+            if (many.qa[i] && i % 5 == 0) {
+                send_to(i);
+                is_found(i, 1);
+            }
+        for (int i = 0; i < PAIRS; i++)
+            if (!many.qa[i])
+                open_pair(&many, i);
+    }
+}
+
 TEST(they_go_without_a_trace) {
+    const struct soft_cq *cq = soft_cq_of(many.b.rcq);
     must(sv_fds() < fds_before + 64); /* none per QP */
+    for (int i = 0; i < PAIRS; i++)
+        close_pair(&many, i);
+    must(cq->arrival_lines == 0 && cq->line_group_count == 0);
     close_many(&many);
     must(sv_threads() == threads_before);
 }

@@ -45,9 +45,10 @@
 struct soft_hello {
     uint32_t magic, version;
     uint8_t uuid[16];
-    uint32_t fence_free, takes; /* takes: HELLO_BELLS; of earlier versions 0 */
+    uint32_t fence_free, can; /* HELLO_BELLS ...; of earlier versions 0 */
 };
-#define HELLO_BELLS 2u /* 1: of queue pairs, of earlier versions */
+#define HELLO_BELLS 2u   /* takes bells; 1: of queue pairs, of earlier versions */
+#define HELLO_CHANGES 4u /* counts the changes of its board's lines */
 
 CDS_LIST_HEAD(soft_peers);
 uint8_t soft_own_uuid[16];
@@ -196,7 +197,7 @@ static int send_hello(struct soft_peer *peer) {
     struct soft_hello hello = {.magic = SOFT_WIRE_MAGIC,
                                .version = SOFT_WIRE_VERSION,
                                .fence_free = soft_fence_able(),
-                               .takes = HELLO_BELLS};
+                               .can = HELLO_BELLS | HELLO_CHANGES};
     atomic_store(&peer->fences, hello.fence_free ? SOFT_FENCES_OMITTED : SOFT_FENCES_PUT);
     memcpy(hello.uuid, soft_own_uuid, sizeof hello.uuid);
     /*
@@ -246,7 +247,8 @@ static bool on_hello(struct soft_peer *peer, const struct soft_hello *hello, int
     fds[0] = -1; /* ours now */
     peer->shm_page = shm_page;
     peer->fence_free = soft_fence_able() && hello->fence_free;
-    peer->takes_bells = (hello->takes & HELLO_BELLS) != 0;
+    peer->takes_bells = (hello->can & HELLO_BELLS) != 0;
+    peer->counts_changes = (hello->can & HELLO_CHANGES) != 0;
     memcpy(peer->uuid, hello->uuid, sizeof peer->uuid);
     peer->greeted = true;
     soft_peer_limit_same(peer);

@@ -51,6 +51,7 @@ struct soft_peer {
     bool doomed;             /* it does not read: the engine is about to drop it */
     _Atomic uint8_t fences;  /* enum soft_fences: what it does */
     bool takes_bells;        /* of CQs: rc/cq_bell.h */
+    bool counts_changes;     /* of the lines of its board */
     bool fence_free;         /* both sides can order memory with membarrier: no fence per post */
     uid_t uid;
     pid_t pid;

@@ -35,6 +35,16 @@ struct soft_told {
 #define SOFT_ARMED_BELLS 0x10000u
 #define SOFT_TOLD_LINE (64 / sizeof(struct soft_told)) /* QPs in a cache line */
 
+/* How often each line of 1,024 QPs has changed, mod 256: a reader looks at the lines that have. Only a hint. */
+#define SOFT_GROUP_LINES 32u
+#define SOFT_GROUP_QPS (SOFT_GROUP_LINES * (unsigned)SOFT_TOLD_LINE)
+struct soft_changes {
+    union {
+        _Atomic uint8_t line[SOFT_GROUP_LINES];
+        _Atomic uint64_t word[SOFT_GROUP_LINES / sizeof(uint64_t)];
+    };
+};
+
 struct soft_shm_page {
     uint32_t magic, version;
     uint8_t uuid[16];
@@ -45,10 +55,18 @@ struct soft_shm_page {
      */
     struct {
         _Atomic uint32_t armed;
-        uint32_t pad[15];
+        uint32_t pad[7];
+        struct soft_changes
+            changes; /* the last has those of the first QPs, and so on: a CQ of that index is seldom there */
     } cq[SOFT_SHM_PAGE_CQS];
     struct soft_told told[SOFT_SHM_PAGE_QPS] __attribute__((aligned(64))); /* by place; ring.h */
 };
+_Static_assert(SOFT_SHM_PAGE_QPS / SOFT_GROUP_QPS <= SOFT_SHM_PAGE_CQS, "changes of all QPs");
+_Static_assert(sizeof(((struct soft_shm_page *)0)->cq[0]) == 64, "a line each");
+
+static inline uint32_t soft_changes_at(uint32_t place) {
+    return SOFT_SHM_PAGE_CQS - 1 - place / SOFT_GROUP_QPS;
+}
 
 /*
  * Keys a process shows to peers of its own uid, read-only: what their requesters check before they

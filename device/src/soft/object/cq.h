@@ -15,6 +15,7 @@
 #include "soft/ipc/spinlock.h"
 
 struct soft_arrivals;
+struct soft_line_group;
 struct soft_qp;
 struct soft_reader;
 
@@ -68,6 +69,9 @@ struct soft_cq {
     struct soft_arrivals *arrivals;  /* cq_arrivals.h: the QPs that are listened to; poll_lock */
     const _Atomic uint64_t **boards; /* where, by line */
     unsigned arrival_lines, arrival_capacity, arrival_next;
+    struct soft_line_group *line_groups; /* cq_lines.h */
+    uint64_t *lines_due;                 /* a bit each */
+    unsigned line_group_count, line_turn;
     unsigned arrival_count; /* QPs that are listened to: the last ones of polled[] */
     _Atomic bool
         attended; /* some QP needs attention, or has sends that wait for room; of verbs/notify.c */

@@ -11,6 +11,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "soft/object/cq_lines.h"
 #include "soft/object/qp.h"
 
 /* ---- reading ------------------------------------------------------------------------------------- */
@@ -54,16 +55,31 @@ static inline unsigned take_word(const struct soft_cq *cq, uint32_t at, uint32_t
     return n;
 }
 
-unsigned soft_arrivals_next(const struct soft_cq *cq, uint32_t *at, uint32_t *left,
-                            struct soft_arrival *out) {
+/* How many entries from i on, of `rest`, need no look: lines that are not due, or in which nothing differs. */
+static inline uint32_t nothing_in(struct soft_cq *cq, uint32_t i, uint32_t rest, const bool due) {
+    const uint32_t each = (uint32_t)SOFT_TOLD_LINE, line = i / each;
+    if (i % each != 0 || rest < each)
+        return 0;
+    uint32_t end = line + rest / each;
+    end = end < cq->arrival_lines ? end : cq->arrival_lines;
+    uint32_t next = due ? soft_lines_due(cq, line, end) : line;
+    if (next > line)
+        return (next - line) * each;
+    if (line_differs(cq, line))
+        return 0;
+    if (due)
+        soft_line_done(cq, line);
+    return each;
+}
+
+static inline unsigned next_of(struct soft_cq *cq, uint32_t *at, uint32_t *left,
+                               struct soft_arrival *out, const bool due) {
     uint32_t end = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE, i = *at, rest = *left;
     unsigned n = 0;
     while (rest > 0 && n < SOFT_ARRIVAL_BATCH) {
-        uint32_t span = SOFT_TOLD_WORD - i % SOFT_TOLD_WORD;
-        if (i % SOFT_TOLD_LINE == 0 && rest >= SOFT_TOLD_LINE &&
-            !line_differs(cq, i / (uint32_t)SOFT_TOLD_LINE)) {
-            span = SOFT_TOLD_LINE;
-        } else {
+        uint32_t span = nothing_in(cq, i, rest, due);
+        if (span == 0) {
+            span = SOFT_TOLD_WORD - i % SOFT_TOLD_WORD;
             span = span < rest ? span : rest;
             n += take_word(cq, i, span, out + n);
         }
@@ -75,37 +91,38 @@ unsigned soft_arrivals_next(const struct soft_cq *cq, uint32_t *at, uint32_t *le
     return n;
 }
 
-/* ---- the QPs behind the entries --------------------------------------------------------------------- */
-
-/* The index of this line of a board; arrival_lines: not there yet. Searched from the end, as it is mostly the last. */
-static unsigned find_line(const struct soft_cq *cq, const _Atomic uint64_t *board) {
-    for (unsigned i = cq->arrival_lines; i > 0; i--)
-        if (cq->boards[i - 1] == board)
-            return i - 1;
-    return cq->arrival_lines;
+unsigned soft_arrivals_next(struct soft_cq *cq, uint32_t *at, uint32_t *left,
+                            struct soft_arrival *out) {
+    return next_of(cq, at, left, out, false);
 }
+
+unsigned soft_arrivals_due(struct soft_cq *cq, uint32_t *at, uint32_t *left,
+                           struct soft_arrival *out) {
+    return next_of(cq, at, left, out, true);
+}
+
+/* ---- the QPs behind the entries --------------------------------------------------------------------- */
 
 bool soft_arrivals_add(struct soft_cq *cq, struct soft_qp *qp) {
     spin_assert_held(&cq->poll_lock);
     const struct soft_told *told = atomic_load_explicit(&qp->heard, memory_order_acquire);
     if (!told || ld(qp->arrival) != 0 || qp->ibv.recv_cq != &cq->ibv || qp->ibv.send_cq != &cq->ibv)
         return false;
-    uintptr_t first = (uintptr_t)told & ~(uintptr_t)63;
-    const _Atomic uint64_t *board = (const _Atomic uint64_t *)first;
-    unsigned line = find_line(cq, board), i = (unsigned)(((uintptr_t)told - first) / sizeof *told);
-    struct soft_arrivals *arrivals = &cq->arrivals[line];
-    if (line == cq->arrival_lines) {
+    unsigned line = soft_line_of(cq, qp), i = qp->heard_at % (unsigned)SOFT_TOLD_LINE;
+    if (line >= cq->arrival_lines) {
+        line = cq->arrival_lines;
         if (line == cq->arrival_capacity)
             return false;
-        *arrivals = (struct soft_arrivals){.qp = {NULL}};
-        cq->boards[line] = board;
-        cq->arrival_lines++;
+        cq->arrivals[line] = (struct soft_arrivals){.qp = {NULL}};
+        soft_line_add(cq, qp);
     }
+    struct soft_arrivals *arrivals = &cq->arrivals[line];
     if (arrivals->qp[i]) /* a peer named one entry for two QPs */
         return false;
     arrivals->qp[i] = qp;
     arrivals->seen.one[i].pos = (uint8_t)ld(qp->rx_pos);
     arrivals->seen.one[i].news = (uint8_t)(ld(told->news) - 1); /* differs: the QP is looked at */
+    soft_line_set_due(cq, line);
     st(qp->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     cq->arrival_count++;
     cq->owing_lost |= ld(qp->rx_told) != ld(qp->rx_pos);
@@ -127,8 +144,7 @@ void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp) {
             return;
     /* No QP uses the line any more: the last line moves into its place. */
     *arrivals = cq->arrivals[last];
-    cq->boards[line] = cq->boards[last];
-    cq->arrival_lines = last;
+    soft_line_remove(cq, line);
     for (unsigned i = 0; line != last && i < SOFT_TOLD_LINE; i++)
         if (arrivals->qp[i])
             st(arrivals->qp[i]->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);

@@ -19,6 +19,7 @@
 #include "soft/ipc/spinlock.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_arrivals.h"
+#include "soft/object/cq_lines.h"
 #include "soft/object/qp.h"
 
 #define HOT_MIN 8 /* up to this many QPs are always hot */
@@ -55,12 +56,16 @@ struct grown {
     struct soft_polled *polled;
     struct soft_arrivals *arrivals; /* for more than SOFT_MANY */
     const _Atomic uint64_t **boards;
+    struct soft_line_group *groups;
+    uint64_t *due;
 };
 
 static void grown_free(struct grown *g) {
     free(g->polled);
     free(g->arrivals);
     free((void *)g->boards);
+    free(g->groups);
+    free(g->due);
 }
 
 static int grow(struct grown *g, unsigned capacity) {
@@ -70,23 +75,34 @@ static int grow(struct grown *g, unsigned capacity) {
     if (g->lines > 0) {
         g->arrivals = aligned_alloc(64, g->lines * sizeof *g->arrivals);
         g->boards = (const _Atomic uint64_t **)calloc(g->lines, sizeof *g->boards);
+        g->groups = calloc(g->lines, sizeof *g->groups);
+        g->due = calloc(g->lines / 64 + 1, sizeof *g->due);
     }
-    return !g->polled || (g->lines > 0 && (!g->arrivals || !g->boards)) ? ENOMEM : 0;
+    bool lines = g->lines == 0 || (g->arrivals && g->boards && g->groups && g->due);
+    return g->polled && lines ? 0 : ENOMEM;
 }
 
 /* poll_lock held. Leaves the old arrays in *g, to be freed. */
 static void take_grown(struct soft_cq *cq, struct grown *g) {
     spin_assert_held(&cq->poll_lock);
-    struct grown old = {.polled = cq->polled, .arrivals = cq->arrivals, .boards = cq->boards};
+    struct grown old = {.polled = cq->polled,
+                        .arrivals = cq->arrivals,
+                        .boards = cq->boards,
+                        .groups = cq->line_groups,
+                        .due = cq->lines_due};
     if (cq->qp_count)
         memcpy(g->polled, cq->polled, cq->qp_count * sizeof *g->polled);
     if (cq->arrival_lines) {
         memcpy(g->arrivals, cq->arrivals, cq->arrival_lines * sizeof *g->arrivals);
         memcpy((void *)g->boards, (const void *)cq->boards, cq->arrival_lines * sizeof *g->boards);
+        memcpy(g->groups, cq->line_groups, cq->line_group_count * sizeof *g->groups);
+        memcpy(g->due, cq->lines_due, (cq->arrival_lines / 64 + 1) * sizeof *g->due);
     }
     cq->polled = g->polled;
     cq->arrivals = g->arrivals;
     cq->boards = g->boards;
+    cq->line_groups = g->groups;
+    cq->lines_due = g->due;
     cq->qp_capacity = g->capacity;
     cq->arrival_capacity = g->lines;
     *g = old;

@@ -223,7 +223,9 @@ struct soft_qp {
     uint64_t down_since_ns;       /* soft_dropin: the peer is seen to be gone */
     struct soft_qp *warm_next[2]; /* the CQs' warm lists; of the thread that cleared cold */
     unsigned cq_at[2];            /* place in the CQs' arrays; their poll_lock */
-    const struct soft_told *_Atomic heard;  /* on the peer's board, held by link_peer; or NULL */
+    const struct soft_told *_Atomic heard;    /* on the peer's board, held by link_peer; or NULL */
+    const struct soft_changes *heard_changes; /* there, of its lines; NULL: they are not counted */
+    uint32_t heard_at;                        /* which of the 1,024 entries of these lines it is */
     struct soft_peer *peer;                 /* our way to the destination; its list holds this QP */
     struct soft_peer *link_peer;            /* the connection that carried the tx ring */
     uint32_t tick_head;                     /* sq_head at the last tick */

@@ -132,7 +132,7 @@ static bool complete_all(const struct soft_qp *but, struct sink *sink) {
 
 /* Those that the CQ listens to: an acknowledgement that came without a message is announced (soft_qp_news()). */
 static bool complete_told(const struct soft_qp *but, struct sink *sink) {
-    const struct soft_cq *cq = sink->cq;
+    struct soft_cq *cq = sink->cq;
     struct soft_arrival told[SOFT_ARRIVAL_MAX];
     uint32_t at = 0, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;
     while (left > 0) {

@@ -75,6 +75,7 @@ static inline void bell_after(struct soft_qp *qp, const _Atomic uint32_t *armed)
 /* Something other than slots was said in the ring that the peer writes. qp->lock; a poller that sees this finds it. */
 static inline void soft_qp_news(struct soft_qp *qp) {
     atomic_store_explicit(&qp->told->news, (uint8_t)(ld(qp->told->news) + 1), memory_order_release);
+    soft_told_changed(qp->told);
 }
 
 void soft_qp_flush_ack(struct soft_qp *qp);     /* qp->lock */

@@ -107,8 +107,12 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
     qp->peer_recv_armed = &peer->shm_page->cq[cqs[0] % SOFT_SHM_PAGE_CQS].armed;
     qp->peer_send_armed = &peer->shm_page->cq[cqs[1] % SOFT_SHM_PAGE_CQS].armed;
     qp->fence_free = peer->fence_free;
-    if (place < SOFT_SHM_PAGE_QPS)
+    if (place < SOFT_SHM_PAGE_QPS) {
+        qp->heard_changes =
+            peer->counts_changes ? &peer->shm_page->cq[soft_changes_at(place)].changes : NULL;
+        qp->heard_at = place % SOFT_GROUP_QPS;
         atomic_store_explicit(&qp->heard, &peer->shm_page->told[place], memory_order_release);
+    }
     qp->tx_pos = qp->tx_index = qp->tx_published = 0;
     qp->asks_room = false;
     st(qp->tx_acked, 0);

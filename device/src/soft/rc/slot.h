@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "common/copy_short.h"
-#include "soft/ipc/shm_layout.h"
+#include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/object/qp.h"
 #include "soft/object/ring.h"
@@ -59,6 +59,7 @@ static inline unsigned slot_room(const struct soft_qp *qp) {
 /* Behind what it speaks of: a poller that sees this finds that. Partner: cq_arrivals.h, word_of(). */
 static inline void slot_tell(struct soft_qp *qp, uint32_t pos) {
     atomic_store_explicit(&qp->told->pos, (uint8_t)pos, memory_order_release);
+    soft_told_changed(qp->told);
 }
 
 /* Heads the span of slots that was just filled. */

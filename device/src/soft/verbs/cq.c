@@ -97,6 +97,8 @@ int soft_destroy_cq(struct ibv_cq *ibcq) {
     free(cq->polled);
     free(cq->arrivals);
     free((void *)cq->boards);
+    free(cq->line_groups);
+    free(cq->lines_due);
     soft_reader_free(cq);
     free(cq->ring);
     free(cq);

@@ -11,6 +11,7 @@
 
 #include "soft/ipc/spinlock.h"
 #include "soft/object/cq_arrivals.h"
+#include "soft/object/cq_lines.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/rc/progress.h"
 #include "soft/rc/requester.h"
@@ -146,8 +147,9 @@ int soft_progress_told(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     struct soft_arrival told[SOFT_ARRIVAL_MAX];
     uint32_t at = cq->arrival_next, left = cq->arrival_lines * (uint32_t)SOFT_TOLD_LINE;
     int n = 0;
+    soft_lines_look(cq);
     while (left > 0) {
-        unsigned count = soft_arrivals_next(cq, &at, &left, told);
+        unsigned count = soft_arrivals_due(cq, &at, &left, told);
         for (unsigned i = 0; i < count && i < AHEAD; i++)
             fetch_told(cq, told[i].at);
         for (unsigned i = 0; i < count; i++) {
@@ -164,6 +166,8 @@ int soft_progress_told(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
             }
         }
     }
+    if (n == 0) /* begins with a whole line, which is done with if nothing differs there */
+        cq->arrival_next -= cq->arrival_next % (uint32_t)SOFT_TOLD_LINE;
     cq->lulls = n > 0 ? 0 : cq->lulls + 1;
     if (cq->lulls >= LULL && cq->owing_count > 0)
         settle_owing(cq);
