@@ -10,6 +10,7 @@
 #include "soft/ipc/shm_page.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_lines.h"
+#include "soft/rc/progress.h"
 
 /* Both ends in this process: 4,000 QPs, half of them on each CQ; a tenth where each load is watched. */
 #if defined(__SANITIZE_THREAD__)
@@ -319,6 +320,22 @@ TEST(what_is_answered_rings_nobody) {
     while (ld(qa->unretired) == 1)
         must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
     must(ld(qa->kick_ns) == kick_ns);
+}
+
+/* A queue pair that is looked at seldom may have sent just before. It rings if nothing was answered by the next look. */
+TEST(one_look_at_what_is_unanswered_rings_nobody) {
+    struct soft_qp *qa = soft_qp_of(many.qa[1]);
+    struct ibv_wc wc[8];
+    be_quiet();
+    uint64_t kick_ns = ld(qa->kick_ns);
+    send_flagged(1, 0);
+    st(qa->empty_polls, SOFT_KICK_AFTER);
+    while (ld(qa->empty_polls) >= SOFT_KICK_AFTER)
+        must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
+    must(ld(qa->kick_ns) == kick_ns);
+    while (ld(qa->kick_ns) == kick_ns)
+        must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
+    must(sv_poll(many.b.rcq).wr_id == 1);
 }
 
 /* Nor is what a board says believed: the message is seen later, and the others as ever. */

@@ -223,6 +223,12 @@ void soft_qp_idle(struct soft_qp *qp) {
         return;
     }
     uint64_t now = soft_now_ns();
+    uint32_t acked = ld(qp->tx_acked);
+    if (ld(qp->arrival) != 0 && acked != ld(qp->idle_acked)) { /* perhaps it was posted just now */
+        st(qp->idle_ns, now);
+        st(qp->idle_acked, acked);
+        return;
+    }
     if (now - ld(qp->kick_ns) < TICK_NS)
         return;
     st(qp->kick_ns, now);

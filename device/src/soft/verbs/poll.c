@@ -39,7 +39,7 @@
 #define COLD_PER_POLL 4u
 #define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards, */
 #define BUSY_EVERY 8u     /* in every so many polls, unless so many in a row had nothing: */
-#define QUIET 64u
+#define QUIET 512u
 #define SWEEP 64u
 #define COOL_AFTER 4096 /* polls between searches for QPs that went cold */
 #define TCP_EVERY 32u   /* polls between searches for sockets with something to read, if any */
