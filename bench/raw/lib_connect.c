@@ -3,12 +3,15 @@
  * lib_connect.c - sessions of the library, set up and closed between two processes: the figures of
  * raw_connect.c, with everything a session has on top of a connection.
  *
- * One process forks the other. The answering one has a library worker, the asking one a loop of its
- * own that it polls. With --handshake every session is authenticated.
+ * One process forks the other. The answering one has a library worker, or so many of them, the asking one a loop of its
+ * own that it polls. With --handshake every session is authenticated. First one after another is set up and closed, without that
+ * with --storm; then all at once, and each of them carries a message to and fro before it is closed. The answering process counts
+ * what it sees of that: both fail if a session did not come up, carry its message and close at both ends.
  *
- *   lib-connect [--json] [--count N] [--handshake] [--device NAME]
+ *   lib-connect [--json] [--count N] [--handshake] [--storm] [--workers N] [--device NAME]
  */
 #define _GNU_SOURCE
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +28,8 @@
 #define RECEIVE (256ull << 20)
 #define LIMIT_NS 60000000000ull
 
-static bool json, greet;
-static int count = 1000;
+static bool json, greet, storm;
+static int count = 1000, workers = 1;
 static const char *device = "soft";
 static uint64_t taken[COUNT_MAX];
 
@@ -64,25 +67,44 @@ static sluice_node *open_node(uint32_t workers) {
 
 /* ---- the answering process ------------------------------------------------------------------- */
 
-static void nothing(const sluice_event *event, void *arg) {
-    (void)event, (void)arg;
+static _Atomic int came_up, echoed, gone;
+
+static void echo(const sluice_event *event, void *arg) {
+    (void)arg;
+    came_up += event->type == SLUICE_UP;
+    gone += event->type == SLUICE_CLOSED;
+    if (event->type == SLUICE_MESSAGE && sluice_send(event->session, event->msg, NULL) == 0)
+        echoed++;
+}
+
+/* Of the sessions that the other process has closed; its last ones may just be closing here. */
+static void all_went_by(void) {
+    int all = storm ? count : 2 * count;
+    uint64_t limit = sluice_now() + LIMIT_NS;
+    while (gone < all && sluice_now() < limit)
+        usleep(1000);
+    if (came_up == all && gone == all && echoed == count)
+        return;
+    fprintf(stderr, "lib-connect: of %d sessions %d came up here and %d closed, %d messages came\n",
+            all, came_up, gone, echoed);
+    exit(1);
 }
 
 static void answer(int sock) {
-    sluice_node *n = open_node(1);
+    sluice_node *n = open_node((uint32_t)workers);
     sluice_listener l;
     sluice_error e;
     char byte;
     if (sluice_listen(n, "127.0.0.1:0",
-                      SLUICE_LINK(.handler = nothing, .credits = CREDITS, .timeout_ns = LIMIT_NS,
+                      SLUICE_LINK(.handler = echo, .credits = CREDITS, .timeout_ns = LIMIT_NS,
                                   .key_count = greet, .keys = greet ? &key : NULL),
                       &l, &e) != 0)
         die("listen", &e);
     int port = sluice_listener_port(l);
     if (write(sock, &port, sizeof port) != sizeof port)
         exit(1);
-    while (read(sock, &byte, 1) > 0) /* until the other process is done */
-        ;
+    if (read(sock, &byte, 1) > 0) /* the other process is done; else it failed, and said why */
+        all_went_by();
     sluice_close(n, 0);
 }
 
@@ -143,11 +165,35 @@ static double seconds_since(uint64_t start) {
     return (double)(sluice_now() - start) / 1e9;
 }
 
+/* Returns how long it took. */
+static double one_after_another(sluice_node *n, sluice_loop *loop, const char *to) {
+    uint64_t start = sluice_now();
+    for (int i = 0; i < count; i++) {
+        uint64_t begun = sluice_now();
+        sluice_session s = dial(n, loop, to);
+        await(loop, SLUICE_UP, 1);
+        taken[i] = sluice_now() - begun;
+        sluice_hangup(s, 0);
+        await(loop, SLUICE_CLOSED, 1);
+    }
+    return seconds_since(start);
+}
+
+static void a_message_each(sluice_loop *loop, const sluice_session *sessions) {
+    for (int i = 0; i < count; i++) {
+        int status = sluice_send_copy(sessions[i], "a message", 9, NULL);
+        if (status != SLUICE_OK)
+            die(sluice_strerror(status), NULL);
+    }
+    await(loop, SLUICE_MESSAGE, count);
+}
+
 static void ask(int sock) {
     char to[32];
     int port;
     sluice_error e;
     sluice_loop *loop;
+    double in_turn = 0;
     if (read(sock, &port, sizeof port) != sizeof port)
         exit(1); /* the other process said why */
     snprintf(to, sizeof to, "127.0.0.1:%d", port);
@@ -158,34 +204,33 @@ static void ask(int sock) {
     if (!sessions)
         die("no memory", NULL);
 
+    if (!storm)
+        in_turn = one_after_another(n, loop, to);
     uint64_t start = sluice_now();
-    for (int i = 0; i < count; i++) {
-        uint64_t begun = sluice_now();
-        sluice_session s = dial(n, loop, to);
-        await(loop, SLUICE_UP, 1);
-        taken[i] = sluice_now() - begun;
-        sluice_hangup(s, 0);
-        await(loop, SLUICE_CLOSED, 1);
-    }
-    double in_turn = seconds_since(start);
-
-    start = sluice_now();
     for (int i = 0; i < count; i++)
         sessions[i] = dial(n, loop, to);
     await(loop, SLUICE_UP, count);
     double up = seconds_since(start);
+    start = sluice_now();
+    a_message_each(loop, sessions);
+    double echoes = seconds_since(start);
     start = sluice_now();
     for (int i = 0; i < count; i++)
         sluice_hangup(sessions[i], 0);
     await(loop, SLUICE_CLOSED, count);
     double down = seconds_since(start);
 
-    show_rate("one after another, up and down", in_turn);
+    if (!storm)
+        show_rate("one after another, up and down", in_turn);
     show_rate("all at once, up", up);
+    show_rate("all at once, a message each", echoes);
     show_rate("all at once, down", down);
-    show_times("set up", taken);
+    if (!storm)
+        show_times("set up", taken);
     free(sessions);
     sluice_close(n, 0);
+    if (write(sock, "d", 1) != 1)
+        exit(1);
 }
 
 int main(int argc, char **argv) {
@@ -195,6 +240,10 @@ int main(int argc, char **argv) {
             json = true;
         else if (strcmp(argv[i], "--handshake") == 0)
             greet = true;
+        else if (strcmp(argv[i], "--storm") == 0)
+            storm = true;
+        else if (strcmp(argv[i], "--workers") == 0 && i + 1 < argc)
+            workers = atoi(argv[++i]);
         else if (strcmp(argv[i], "--count") == 0 && i + 1 < argc)
             count = atoi(argv[++i]);
         else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc)
@@ -202,10 +251,10 @@ int main(int argc, char **argv) {
         else
             count = 0;
     }
-    if (count < 1 || count > COUNT_MAX)
+    if (count < 1 || count > COUNT_MAX || workers < 1)
         return fprintf(stderr,
-                       "usage: lib-connect [--json] [--count N] [--handshake] [--device NAME], N "
-                       "to %d\n",
+                       "usage: lib-connect [--json] [--count N] [--handshake] [--storm]"
+                       " [--workers N] [--device NAME], up to %d sessions\n",
                        COUNT_MAX),
                2;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)

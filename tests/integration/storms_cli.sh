@@ -25,7 +25,7 @@ for count in 30 1200; do
         if ! "$bin/../bench/lib-connect" --json --count "$count" $keys > "$work/out" 2> "$work/err"; then
             echo "storms_cli: $count sessions $keys: $(cat "$work/err")" >&2
             failed=1
-        elif [ "$(grep -c "^{\"figure\":\"[a-z, ]*\",\"count\":$count,\".*}$" "$work/out")" != 4 ]; then
+        elif [ "$(grep -c "^{\"figure\":\"[a-z, ]*\",\"count\":$count,\".*}$" "$work/out")" != 5 ]; then
             echo "storms_cli: $count sessions $keys: figures are missing: $(cat "$work/out")" >&2
             failed=1
         fi

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only
+#
+# storms_many_cli.sh - 20,000 sessions between two processes of this host, with keys and without, and 10,000 over TCP: dialed all at
+# once, none fails, each carries a message to and fro, and each is seen to close at both ends (lib-connect fails otherwise).
+# Nothing is left in shared memory.
+set -euo pipefail
+
+bin=${SLUICE_BIN_DIR:?SLUICE_BIN_DIR is not set}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+failed=0
+
+skip() {
+    echo "SKIPPED: $*" >&2
+    exit 77
+}
+[ -x "$bin/../bench/lib-connect" ] || skip "BUILT WITHOUT THE BENCHMARKS (SLUICE_BENCH)"
+
+here=20000 there=10000
+[ -z "${SLUICE_SANITIZE:-}" ] || here=3000 there=1500 # each access is checked, in both processes
+ulimit -n "$(ulimit -Hn)"
+most=$(ulimit -n) # a session over TCP has a descriptor
+if [ "$most" != unlimited ] && [ "$most" -lt $((there + 500)) ]; then
+    echo "storms_many_cli: only $((most - 500)) sessions over TCP, for this process may open $most files" >&2
+    there=$((most - 500))
+fi
+ls /dev/shm > "$work/before"
+
+# storm COUNT ARGS...: with two workers at the listener
+storm() {
+    if ! timeout 200 "$bin/../bench/lib-connect" --storm --workers 2 --count "$@" > "$work/out" 2> "$work/err"; then
+        echo "storms_many_cli: $* over ${SLUICE_SOFT_NET:-shared memory}: $(cat "$work/err")" >&2
+        failed=1
+    fi
+    sed "s/^/$1 ${2-}: /" "$work/out"
+}
+
+storm "$here"
+storm "$here" --handshake
+SLUICE_SOFT_NET=require storm "$there"
+SLUICE_SOFT_NET=require storm "$there" --handshake
+ls /dev/shm | diff "$work/before" - >&2 || failed=1
+exit "$failed"
