@@ -56,16 +56,15 @@ struct soft_shm_page {
     struct {
         _Atomic uint32_t armed;
         uint32_t pad[7];
-        struct soft_changes
-            changes; /* the last has those of the first QPs, and so on: a CQ of that index is seldom there */
+        struct soft_changes changes; /* from SOFT_CHANGES_FIRST on: of the lines of 1,024 QPs */
     } cq[SOFT_SHM_PAGE_CQS];
     struct soft_told told[SOFT_SHM_PAGE_QPS] __attribute__((aligned(64))); /* by place; ring.h */
 };
-_Static_assert(SOFT_SHM_PAGE_QPS / SOFT_GROUP_QPS <= SOFT_SHM_PAGE_CQS, "changes of all QPs");
+#define SOFT_CHANGES_FIRST (SOFT_SHM_PAGE_CQS - SOFT_SHM_PAGE_QPS / SOFT_GROUP_QPS)
 _Static_assert(sizeof(((struct soft_shm_page *)0)->cq[0]) == 64, "a line each");
 
 static inline uint32_t soft_changes_at(uint32_t place) {
-    return SOFT_SHM_PAGE_CQS - 1 - place / SOFT_GROUP_QPS;
+    return SOFT_CHANGES_FIRST + place / SOFT_GROUP_QPS;
 }
 
 /*

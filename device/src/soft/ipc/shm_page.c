@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * shm_page.c - the board: a word per CQ and one per QP that peers read, in memory only its owner can write.
+ * shm_page.c - the board: a word per CQ, one per QP and counts of changes that peers read, in memory only its owner can write.
  * Control lock; each word belongs to its CQ or QP.
  */
 #define _GNU_SOURCE

@@ -20,6 +20,7 @@ void soft_shm_page_forked(void);
 /* Counts a change of the line with this entry, behind the change. QP's lock: of two threads at once one is not counted. */
 static inline void soft_told_changed(const struct soft_told *told) {
     uint32_t place = (uint32_t)(told - soft_shm_page->told);
+    ASSERT(place < SOFT_SHM_PAGE_QPS);
     struct soft_changes *changes = &soft_shm_page->cq[soft_changes_at(place)].changes;
     _Atomic uint8_t *count = &changes->line[place / (uint32_t)SOFT_TOLD_LINE % SOFT_GROUP_LINES];
     atomic_store_explicit(count, (uint8_t)(ld(*count) + 1), memory_order_release);

@@ -29,7 +29,7 @@ void soft_cq_take_word(struct soft_cq *cq) {
         uint32_t at = (next_word + i) % SOFT_SHM_PAGE_CQS;
         best = words[at] < words[best] ? at : best;
     }
-    next_word = (best + 1) % SOFT_SHM_PAGE_CQS;
+    next_word = (best + 1) % SOFT_CHANGES_FIRST; /* lines behind that are written with each send */
     cq->shm_index = best;
     cq->shares_word = words[best]++ > 0;
     pthread_mutex_unlock(&words_lock);

@@ -13,6 +13,7 @@
 
 #define BYTES sizeof(uint64_t)
 #define WORDS (SOFT_GROUP_LINES / BYTES)
+#define IN_TURN 128u /* polls that look at all lines, whatever is counted */
 #define FEW 8u /* lines: reading them all is faster than reading first which of them have changed */
 
 /* ---- which are due ------------------------------------------------------------------------------- */
@@ -52,8 +53,10 @@ void soft_lines_look(struct soft_cq *cq) {
             for (unsigned i = 0; i < SOFT_GROUP_LINES; i++)
                 set_due(cq, group, i);
     }
-    cq->line_turn = cq->line_turn + 1 < cq->arrival_lines ? cq->line_turn + 1 : 0;
-    soft_line_set_due(cq, cq->line_turn);
+    for (unsigned i = 0; i <= cq->arrival_lines / IN_TURN; i++) {
+        cq->line_turn = cq->line_turn + 1 < cq->arrival_lines ? cq->line_turn + 1 : 0;
+        soft_line_set_due(cq, cq->line_turn);
+    }
 }
 
 unsigned soft_lines_due(const struct soft_cq *cq, unsigned line, unsigned end) {

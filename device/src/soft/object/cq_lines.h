@@ -4,7 +4,7 @@
  * they were looked at. A poll that looked at all lines would take longer the more queue pairs there are.
  *
  * A peer counts the changes of each line (shm_layout.h): the counts of 32 lines lie in one line. They are not believed: every
- * poll looks at one line whatever its count says, so that a count which two threads of the peer stored at once, or which is a
+ * poll looks at some lines whatever their counts say, so that a count which two threads of the peer stored at once, or which is a
  * lie, delays what it stands for and no more.
  *
  * Owner: the CQ's poll lock.
@@ -21,10 +21,10 @@
 struct soft_qp;
 
 struct soft_line_group { /* the lines of a peer's board for 1,024 of its QPs */
-    const struct soft_told *first;
     const struct soft_changes
         *changes; /* NULL: an earlier version does not count: all are due in every poll */
     uint64_t seen[SOFT_GROUP_LINES / sizeof(uint64_t)];
+    const struct soft_told *first;
     uint32_t
         line[SOFT_GROUP_LINES]; /* its index in the CQ, and 1; 0: the CQ does not listen to it */
     unsigned lines;
