@@ -333,8 +333,9 @@ TEST(one_look_at_what_is_unanswered_rings_nobody) {
     while (ld(qa->empty_polls) >= SOFT_KICK_AFTER)
         must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
     must(ld(qa->kick_ns) == kick_ns);
+    unsigned polls = 0;
     while (ld(qa->kick_ns) == kick_ns)
-        must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
+        must(ibv_poll_cq(many.a.rcq, 8, wc) == 0 && polls++ < SOFT_KICK_AFTER + 2 * PAIRS);
     must(sv_poll(many.b.rcq).wr_id == 1);
 }
 
@@ -360,6 +361,25 @@ TEST(what_a_board_says_wrongly_costs_time_and_no_message) {
         }
         for (int k = 0; k < 2; k++)
             must(sv_poll(many.a.rcq).status == IBV_WC_SUCCESS);
+    }
+}
+
+/* What is not announced is found, too, where polls are small and others fill each of them. */
+TEST(quiet_ones_have_their_turn_while_others_fill_every_poll) {
+    struct soft_told *told = soft_qp_of(many.qa[0])->told;
+    struct ibv_wc wc = {.wr_id = 1}, sent[8];
+    be_quiet();
+    uint8_t pos = atomic_load(&told->pos);
+    send_to(0);
+    atomic_store(&told->pos, pos);
+    for (int i = 1, polls = 0; wc.wr_id != 0; polls++, i = i + 1 < PAIRS ? i + 1 : 1) {
+        send_to(i);
+        must(ibv_poll_cq(many.b.rcq, 1, &wc) >= 0 && polls < 20 * PAIRS);
+        must(ibv_poll_cq(many.a.rcq, 8, sent) >= 0);
+    }
+    for (int i = 0; i < 20000; i++) {
+        (void)ibv_poll_cq(many.b.rcq, 8, sent);
+        (void)ibv_poll_cq(many.a.rcq, 8, sent);
     }
 }
 

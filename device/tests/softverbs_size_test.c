@@ -227,7 +227,8 @@ TEST(slot_positions_wrap_after_four_billion_slots) {
     const unsigned index = pos % SOFT_RING_SLOTS;
     soft_lock();
     spin_lock(&qa->lock);
-    qa->tx_pos = qa->tx_published = pos;
+    qa->tx_pos = pos;
+    st(qa->tx_published, pos);
     qa->tx_index = index;
     st(qa->tx_acked, pos);
     spin_unlock(&qa->lock);

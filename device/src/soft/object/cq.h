@@ -77,12 +77,16 @@ struct soft_cq {
         attended; /* some QP needs attention, or has sends that wait for room; of verbs/notify.c */
     _Atomic uint32_t
         watch_round; /* armed while it listened to many: the tick that looks at all; rc/qp_timer.c */
-    _Atomic bool called;          /* some QP needs attention: all are looked at soon */
-    unsigned sweep;               /* how many are left of these */
-    unsigned lulls;               /* polls in a row in which none of them had anything */
-    unsigned owing_count;         /* how many were noted since it was looked at, the last in */
-    bool owing_lost;              /* and some were forgotten */
-    uint32_t owing[SOFT_OWING];   /* places of those that gave messages: their peers may not know */
+    _Atomic bool called;  /* some QP needs attention: all are looked at soon */
+    unsigned sweep;       /* how many are left of these */
+    unsigned lulls;       /* polls in a row in which none of them had anything */
+    unsigned owing_count; /* how many were noted since it was looked at, the last in */
+    bool owing_lost,
+        owing_known;            /* some were forgotten; none since the last round of looks began */
+    unsigned unlooked;          /* polls since some of the cold ones were looked at, */
+    unsigned cold_polls;        /* since this round of looks began, */
+    unsigned round_polls;       /* and in the last one */
+    uint32_t owing[SOFT_OWING]; /* places of those that gave messages: their peers may not know */
     struct soft_qp *_Atomic warm; /* cold QPs with newly posted sends */
     unsigned fetched;             /* events handed out; under the channel's lock */
     struct soft_reach reach;      /* poll_lock */
@@ -109,6 +113,13 @@ struct soft_cq {
 };
 
 #define soft_cq_of(p) ((struct soft_cq *)(p))
+
+/* poll_lock. Peers get their acknowledgements when all QPs are looked at. */
+static inline void soft_cq_owing_lost(struct soft_cq *cq) {
+    spin_assert_held(&cq->poll_lock);
+    cq->owing_lost = true;
+    cq->owing_known = false;
+}
 
 bool soft_cq_push(struct soft_cq *cq, const struct ibv_wc *wc, bool solicited); /* false: full */
 void soft_cq_signal(struct soft_cq *cq, bool solicited);

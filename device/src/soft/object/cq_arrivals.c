@@ -125,7 +125,8 @@ bool soft_arrivals_add(struct soft_cq *cq, struct soft_qp *qp) {
     soft_line_set_due(cq, line);
     st(qp->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     cq->arrival_count++;
-    cq->owing_lost |= ld(qp->rx_told) != ld(qp->rx_pos);
+    if (ld(qp->rx_told) != ld(qp->rx_pos))
+        soft_cq_owing_lost(cq);
     return true;
 }
 
@@ -149,7 +150,7 @@ void soft_arrivals_remove(struct soft_cq *cq, struct soft_qp *qp) {
         if (arrivals->qp[i])
             st(arrivals->qp[i]->arrival, line * (uint32_t)SOFT_TOLD_LINE + i + 1);
     cq->arrival_next = 0;
-    cq->owing_lost |=
-        cq->owing_count > 0; /* these peers get their acknowledgements when all are looked at */
+    if (cq->owing_count > 0)
+        soft_cq_owing_lost(cq);
     cq->owing_count = 0;
 }

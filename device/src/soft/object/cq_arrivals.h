@@ -5,7 +5,7 @@
  *
  * A CQ listens to a QP: it keeps the line of the peer's board with the entry for that QP, and the value that it has
  * seen there. The entries that differ name the QPs to look at. The CQ does not trust an entry: the poller reads the
- * QP's ring itself, and every poll looks at a few QPs whatever their entries say, so a peer with false entries only has
+ * QP's ring itself, and polls look at a few QPs in turn whatever their entries say, so a peer with false entries only has
  * its own messages seen late.
  *
  * Owner: the CQ's poll lock. A board is mapped while a QP is linked through it, and a QP is linked for longer than it

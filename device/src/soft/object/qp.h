@@ -146,7 +146,7 @@ struct soft_qp {
     soft_spin lock __attribute__((aligned(64)));
     uint32_t generation;
     uint32_t tx_pos, tx_index;                   /* next slot to write */
-    uint32_t tx_published;                       /* slots whose seq words are stored */
+    _Atomic uint32_t tx_published;               /* slots whose seq words are stored */
     uint32_t sq_free, sq_head, sq_next, sq_tail; /* freed <= retired <= to transmit <= posted */
     uint32_t sq_mask, sq_max_wr;
     uint32_t sq_looked;     /* no signalled one before it; awaited: the one that is due */

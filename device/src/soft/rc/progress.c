@@ -67,13 +67,13 @@ void soft_progress_locked(struct soft_qp *qp, struct sink *sink) {
         if (!soft_flush(qp, sink))
             soft_qp_attend(qp);
     } else if (ld(qp->tx) || qp->unreliable) {
-        uint32_t before = qp->tx_published;
+        uint32_t before = ld(qp->tx_published);
         if (qp->answer_head != qp->answer_tail)
             answers(qp);
         if (qp->sq_next != qp->sq_tail)
             soft_requester(qp);
         soft_requester_ask_room(qp, sink->cq == NULL);
-        if (qp->tx_published != before)
+        if (ld(qp->tx_published) != before)
             soft_qp_bell_receiver(qp);
         if (qp->kick_wanted) {
             qp->kick_wanted = false;

@@ -72,7 +72,7 @@ static inline bool note_ack(struct soft_qp *qp, uint32_t ack) {
     uint32_t acked = ld(qp->tx_acked);
     if ((int32_t)(ack - acked) <= 0)
         return true; /* slots and the ring's header tell the same story, not in step */
-    if (ack - acked > qp->tx_published - acked)
+    if (ack - acked > ld(qp->tx_published) - acked)
         return false;
     soft_tsan_observe(qp->ibv.qp_num); /* it may have come since the lock was taken */
     st(qp->tx_acked, ack);
@@ -117,17 +117,17 @@ static inline bool soft_qp_has_work(struct soft_qp *qp) {
     return ld(qp->attention) || answered(qp);
 }
 
-/* The peer has said something of sends that no poller may be waiting for. */
-static inline bool soft_qp_was_answered(struct soft_qp *qp) {
-    struct soft_ring *tx = atomic_load_explicit(&qp->tx, memory_order_acquire);
-    return ld(qp->unretired) && tx &&
-           ((int32_t)(ld(tx->rx.acked) - ld(qp->tx_acked)) > 0 || ld(tx->rx.down) ||
-            ld(tx->rx.nak));
-}
-
 /* Whether there is any work that the peer left, for callers that do not come again soon. */
 static inline bool soft_qp_has_any_work(struct soft_qp *qp) {
-    return soft_qp_has_work(qp) || soft_qp_was_answered(qp);
+    if (soft_qp_has_work(qp))
+        return true;
+    if (ld(qp->unretired)) {
+        struct soft_ring *tx = atomic_load_explicit(&qp->tx, memory_order_acquire);
+        if (tx && ((int32_t)(ld(tx->rx.acked) - ld(qp->tx_acked)) > 0 || ld(tx->rx.down) ||
+                   ld(tx->rx.nak)))
+            return true;
+    }
+    return false;
 }
 
 /* Makes all progress possible; completions go to the rings of their CQs. Takes qp->lock. */

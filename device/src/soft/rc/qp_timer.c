@@ -196,6 +196,23 @@ static bool is_late(struct soft_qp *qp, uint32_t polls) {
     return false;
 }
 
+/* qp->lock. Nothing of ours waits for the peer: requests, for its answer or for room, and slots. */
+static bool is_answered(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
+    const struct soft_ring *tx = ld(qp->tx);
+    return tx && note_ack(qp, atomic_load_explicit(&tx->rx.acked, memory_order_acquire)) &&
+           ld(qp->tx_acked) == ld(qp->tx_published) && !qp->waiting && qp->sq_next == qp->sq_tail;
+}
+
+/* qp->lock. What was taken, unless a slot said so that the peer has taken. */
+static void tell_taken(struct soft_qp *qp) {
+    uint32_t pos = ld(qp->rx_pos);
+    if (ld(qp->rx_told) == pos && is_answered(qp))
+        st(qp->rx_word, pos);
+    else
+        soft_qp_flush_ack(qp);
+}
+
 /*
  * Polls that found nothing. Tells the peer what was consumed. With sends out, has the long way look now
  * and then for what pollers do not look at, and when they stay unanswered for many polls, or for long, rings the
@@ -205,7 +222,7 @@ void soft_qp_idle(struct soft_qp *qp) {
     uint32_t pos = ld(qp->rx_pos), polls = ld(qp->empty_polls);
     if (ld(qp->rx_word) != pos) {
         if ((ld(qp->rx_told) != pos || polls >= TELL_AGAIN_POLLS) && spin_try(&qp->lock)) {
-            soft_qp_flush_ack(qp);
+            tell_taken(qp);
             spin_unlock(&qp->lock);
         }
     } else if (ld(qp->unretired) == 0) {
@@ -218,25 +235,39 @@ void soft_qp_idle(struct soft_qp *qp) {
     if (polls < SOFT_KICK_AFTER && !is_late(qp, polls))
         return;
     st(qp->empty_polls, 0);
-    if (soft_qp_was_answered(qp)) {
-        st(qp->attention, true);
-        return;
-    }
     uint64_t now = soft_now_ns();
-    uint32_t acked = ld(qp->tx_acked);
-    if (ld(qp->arrival) != 0 && acked != ld(qp->idle_acked)) { /* perhaps it was posted just now */
-        st(qp->idle_ns, now);
-        st(qp->idle_acked, acked);
-        return;
-    }
     if (now - ld(qp->kick_ns) < TICK_NS)
         return;
+    /* The way to the peer may be coming or going: look at it under the lock. */
+    if (spin_try(&qp->lock)) {
+        bool answered = is_answered(qp);
+        if (!answered)
+            remind(qp, now);
+        spin_unlock(&qp->lock);
+        if (answered) { /* no poller waits for that, so none has looked */
+            st(qp->attention, true);
+            return;
+        }
+    }
     st(qp->kick_ns, now);
     st(qp->need_tick, true);
     soft_qp_timer_want();
-    /* The way to the peer may be coming or going: look at it under the lock. */
-    if (spin_try(&qp->lock)) {
-        remind(qp, now);
-        spin_unlock(&qp->lock);
+}
+
+void soft_qp_idle_lately(struct soft_qp *qp, uint32_t polls) {
+    uint32_t acked = ld(qp->tx_acked);
+    polls += ld(qp->empty_polls);
+    if (ld(qp->unretired) != 0 && acked == ld(qp->tx_published)) {
+        st(qp->idle_acked, acked - 1); /* what is posted from now on is waited for from then on */
+    } else if (ld(qp->unretired) != 0 && acked != ld(qp->idle_acked)) { /* perhaps it just was */
+        st(qp->idle_acked, acked);
+        st(qp->idle_ns, soft_now_ns());
+        polls = 0;
+    } else if (ld(qp->unretired) != 0 && polls < SOFT_KICK_AFTER &&
+               soft_now_ns() - ld(qp->idle_ns) >= TICK_NS) {
+        polls = SOFT_KICK_AFTER;
     }
+    st(qp->empty_polls, polls);
+    if (polls >= SOFT_KICK_AFTER || ld(qp->rx_told) != ld(qp->rx_pos))
+        soft_qp_idle(qp);
 }

@@ -14,6 +14,8 @@ struct soft_qp;
 
 /* One of many empty polls in a row, or what was taken is not told: lazy ack, kick; no lock. */
 void soft_qp_idle(struct soft_qp *qp);
+/* Nothing was there in a QP that is looked at once in so many polls. */
+void soft_qp_idle_lately(struct soft_qp *qp, uint32_t polls);
 void soft_qp_timer_if_wanted(void);
 void soft_qp_timer_stop(void);
 void soft_iwarp_flush(struct soft_qp *qp); /* the receives of one that is like iWARP and fell */

@@ -113,7 +113,8 @@ static void attach(struct soft_qp *qp, struct soft_ring *ring, struct soft_peer 
         qp->heard_at = place % SOFT_GROUP_QPS;
         atomic_store_explicit(&qp->heard, &peer->shm_page->told[place], memory_order_release);
     }
-    qp->tx_pos = qp->tx_index = qp->tx_published = 0;
+    qp->tx_pos = qp->tx_index = 0;
+    st(qp->tx_published, 0);
     qp->asks_room = false;
     st(qp->tx_acked, 0);
     atomic_store_explicit(&qp->tx, ring, memory_order_release);

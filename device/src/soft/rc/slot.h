@@ -84,7 +84,8 @@ static inline void slot_send(struct soft_qp *qp, struct soft_ring *ring, unsigne
     atomic_store_explicit(&slot->seq_ack, pos | (uint64_t)ack << 32, memory_order_release);
     slot_tell(qp, pos);
     st(qp->rx_told, ack);
-    qp->tx_pos = qp->tx_published = pos;
+    qp->tx_pos = pos;
+    st(qp->tx_published, pos);
     qp->tx_index = soft_slot_next(index);
     if (__builtin_expect(ld(qp->arrival) == 0,
                          1)) /* of one of many the cache has lost it by then */
@@ -114,7 +115,7 @@ static inline void slot_fill_and_send(struct soft_qp *qp, struct soft_ring *ring
  * above: the acquires in progress.h, arrived(), and receive_short.h, receive_one().
  */
 static inline void slot_publish(struct soft_qp *qp, struct soft_ring *ring) {
-    uint32_t pos = qp->tx_published;
+    uint32_t pos = ld(qp->tx_published);
     if (pos == qp->tx_pos)
         return;
     unsigned behind = qp->tx_pos - pos;
@@ -128,7 +129,7 @@ static inline void slot_publish(struct soft_qp *qp, struct soft_ring *ring) {
     }
     slot_tell(qp, pos);
     st(qp->rx_told, ack);
-    qp->tx_published = pos;
+    st(qp->tx_published, pos);
 }
 
 #endif

@@ -101,7 +101,8 @@ static void collect_of(struct soft_cq *cq, struct soft_qp *qp) {
     if (ld(qp->arrival) != 0 && (ld(qp->attention) || ld(qp->backlog))) /* it is not done with */
         st(cq->attended, true);
     soft_qp_idle(qp);
-    cq->owing_lost |= ld(qp->arrival) != 0 && ld(qp->rx_told) != ld(qp->rx_pos);
+    if (ld(qp->arrival) != 0 && ld(qp->rx_told) != ld(qp->rx_pos))
+        soft_cq_owing_lost(cq);
 }
 
 /* poll_lock. Of queue pairs that are listened to: those whose peers announce something, and those that owe an acknowledgement. */

@@ -38,8 +38,8 @@
 
 #define COLD_PER_POLL 4u
 #define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards, */
-#define BUSY_EVERY 8u     /* in every so many polls, unless so many in a row had nothing: */
-#define QUIET 512u
+#define BUSY_EVERY 8u     /* in one of so many polls; in each of them */
+#define QUIET 512u        /* after so many that found no message */
 #define SWEEP 64u
 #define COOL_AFTER 4096 /* polls between searches for QPs that went cold */
 #define TCP_EVERY 32u   /* polls between searches for sockets with something to read, if any */
@@ -239,20 +239,32 @@ static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
     }
     unsigned looks = cq->sweep < SWEEP ? cq->sweep : SWEEP;
     cq->sweep -= looks;
-    bool now = cq->lulls >= QUIET || ld(cq->idle_polls) % BUSY_EVERY == 0;
+    bool now = cq->lulls >= QUIET || cq->owing_lost || ++cq->unlooked >= BUSY_EVERY;
     unsigned few = now ? COLD_LISTENING : 0;
+    if (now)
+        cq->unlooked = 0;
     return looks > few ? looks : few;
+}
+
+/* Once around: how many polls that took, and whether the peers of all know by now what was taken. */
+static void went_around(struct soft_cq *cq) {
+    cq->cold_next = cq->hot_count;
+    cq->round_polls = cq->cold_polls;
+    cq->cold_polls = 0;
+    cq->owing_lost &= !cq->owing_known;
+    cq->owing_known = cq->owing_lost; /* unless more are forgotten in the next round */
 }
 
 /* Serves a few of the QPs that had nothing for long, or that the CQ listens to. */
 static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
     unsigned cold = cq->qp_count - cq->hot_count, looks = COLD_PER_POLL;
+    cq->cold_polls++;
     if (cq->arrival_lines > 0)
         looks = looks_listening(cq, cold);
     for (unsigned k = 0; k < looks && k < cold && n < ne; k++) {
         if (cq->cold_next < cq->hot_count || cq->cold_next >= cq->qp_count)
-            cq->cold_next = cq->hot_count;
+            went_around(cq);
         unsigned i = cq->cold_next++;
         struct soft_qp *qp = cq->polled[i].qp;
         if (i + AHEAD < cq->qp_count)
@@ -261,9 +273,10 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
             if (soft_qp_has_work(qp))
                 n += serve(qp, cq, wc + n, ne - n);
             else
-                nothing_there_lately(qp, cold / COLD_LISTENING);
+                soft_qp_idle_lately(qp, cq->round_polls);
         } else if (soft_cq_pollset_listen_to(cq, i)) {
             cq->cold_next = i; /* another one is there now */
+            cq->sweep += cq->sweep > 0;
         } else if (soft_qp_has_work(qp) || ld(qp->unretired)) {
             soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);

@@ -74,7 +74,8 @@ int soft_progress_many(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
 /* A message to a peer also acknowledges the messages taken from it; without one this does, when polls are empty. */
 static inline void settle_owing(struct soft_cq *cq) {
     unsigned count = cq->owing_count < SOFT_OWING ? cq->owing_count : SOFT_OWING;
-    cq->owing_lost |= cq->owing_count > SOFT_OWING;
+    if (cq->owing_count > SOFT_OWING)
+        soft_cq_owing_lost(cq);
     cq->owing_count = 0;
     for (unsigned i = 0; i < count; i++) {
         struct soft_qp *qp = soft_arrival_qp(cq, cq->owing[i]);
@@ -84,7 +85,7 @@ static inline void settle_owing(struct soft_cq *cq) {
             soft_qp_flush_ack(qp);
             spin_unlock(&qp->lock);
         } else {
-            cq->owing_lost = true;
+            soft_cq_owing_lost(cq);
         }
     }
 }

@@ -27,14 +27,6 @@ static inline void nothing_there(struct soft_qp *qp) {
         soft_qp_idle(qp);
 }
 
-/* Nothing was there in a QP that is looked at once in so many polls. */
-static inline void nothing_there_lately(struct soft_qp *qp, unsigned polls) {
-    polls += ld(qp->empty_polls);
-    st(qp->empty_polls, polls);
-    if (__builtin_expect(ld(qp->rx_told) != ld(qp->rx_pos) || polls >= SOFT_KICK_AFTER, 0))
-        soft_qp_idle(qp);
-}
-
 #define AHEAD 4u
 
 /* Fetches the QPs ahead: with many QPs the cache has lost each since the poller looked at it last. */

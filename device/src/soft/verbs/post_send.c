@@ -352,7 +352,7 @@ static int post_list(struct soft_qp *qp, struct ibv_send_wr *wr, struct ibv_send
     }
     spin_lock(&qp->lock);
     struct soft_ring *ring = ld(qp->tx);
-    uint32_t published = qp->tx_published;
+    uint32_t published = ld(qp->tx_published);
     if (__builtin_expect(short_way(qp), 1))
         wr = post_short(qp, ring, wr);
     else if (qp->iwarp)
