@@ -41,6 +41,11 @@ uint64_t limits_memlock(void);
  * memory that processes share, EAGAIN of a thread, ENOMEM of memory.
  */
 void limits_error_text(char *text, size_t size, int error);
+/*
+ * Raises the soft limit on descriptors to the hard one, if it is below `wanted`. Returns what it is then; LIMITS_NONE: there
+ * is none.
+ */
+uint64_t limits_raise_files(uint64_t wanted);
 uint64_t limits_file_bytes(void); /* how long a file may be made; LIMITS_NONE */
 /* Bytes that a process can have at the very most: of this machine, or what its cgroups allow. */
 uint64_t limits_memory(void);

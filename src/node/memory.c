@@ -46,6 +46,8 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
         .files = FILES_NODE + FILES_LOOP * n->options.workers,
         .files_peer = n->traits.files_per_peer ? FILES_PEER : 0,
     };
+    limits.files_max = limits_raise_files(limits.files + in.files +
+                                          (uint64_t)in.files_peer * n->options.sessions_max);
     int error = memory_budget_make(n->memory_budget, &in, why, sizeof why);
     if (error == -EMFILE)
         return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);

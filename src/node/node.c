@@ -151,6 +151,9 @@ static int no_device(sluice_node *n, int error, sluice_error *e) {
 }
 
 static int open_device(sluice_node *n, sluice_error *e) {
+    struct limits limits;
+    limits_read(&limits, "");
+    (void)limits_raise_files(limits.files + FILES_DEVICE);
     if (fabric_select(n->options.device, &n->choice) != 0)
         return error_set(e, errno == EMFILE || errno == ENFILE ? SLUICE_ELIMIT : SLUICE_EDEVICE, 0,
                          errno, "%s", n->choice.why);

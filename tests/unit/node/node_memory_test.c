@@ -186,11 +186,9 @@ MEMORY_TEST(too_few_huge_pages_are_told_once_a_pool_and_do_no_harm) {
     close_memory();
 }
 
-MEMORY_TEST(few_descriptors_are_spoken_of) {
-    struct rlimit before, limit;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    limit = before;
-    limit.rlim_cur = 1000;
+/* In a process of its own: a hard limit cannot be raised again. */
+static void speak_of_few(void) {
+    const struct rlimit limit = {1000, 1000};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(open_memory(SLUICE_NODE(.sessions_max = 500)), 0);
     /* A NIC takes none for its peers. */
@@ -200,6 +198,42 @@ MEMORY_TEST(few_descriptors_are_spoken_of) {
     assert_int_equal(node_memory_open(&made, &why), 0);
     assert_int_equal(times_told(SLUICE_LOG_INFO, "500 sessions with as many processes need"), 1);
     close_memory();
+}
+
+MEMORY_TEST(few_descriptors_are_spoken_of) {
+    int status = 0;
+    pid_t pid = child_fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        speak_of_few();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+static rlim_t files_after_opening(rlim_t before, uint32_t sessions) {
+    struct rlimit limit;
+    assert_int_equal(open_memory(SLUICE_NODE(.sessions_max = sessions)), 0);
+    close_memory();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = before;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    made.traits.files_per_peer = true;
+    assert_int_equal(node_memory_open(&made, &why), 0);
+    close_memory();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    return limit.rlim_cur;
+}
+
+/* As many as there may be, where sessions may need more; else as many as there were. */
+MEMORY_TEST(descriptors_are_asked_for_where_sessions_need_them) {
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    if (before.rlim_max < 1000)
+        skip();
+    assert_int_equal(files_after_opening(900, 500), before.rlim_max);
+    assert_int_equal(files_after_opening(900, 50), 900);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 

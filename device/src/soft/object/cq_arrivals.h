@@ -57,7 +57,7 @@ static inline struct soft_qp *soft_arrival_qp(const struct soft_cq *cq, uint32_t
 /* Lists the next entries that differ, from *at on, among *left entries at most; SOFT_ARRIVAL_MAX of them at most. */
 unsigned soft_arrivals_next(struct soft_cq *cq, uint32_t *at, uint32_t *left,
                             struct soft_arrival *out);
-/* The same in lines that are due alone (cq_lines.h): may miss some, which a later poll finds. */
+/* Lists those in lines that are due alone (cq_lines.h): may miss some, which a later poll finds. */
 unsigned soft_arrivals_due(struct soft_cq *cq, uint32_t *at, uint32_t *left,
                            struct soft_arrival *out);
 /* Listens to a QP that has this CQ for receives and sends. False: no peer's entry for it is known, or no room. */

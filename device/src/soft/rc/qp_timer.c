@@ -206,6 +206,7 @@ static bool is_answered(struct soft_qp *qp) {
 
 /* qp->lock. What was taken, unless a slot said so that the peer has taken. */
 static void tell_taken(struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
     uint32_t pos = ld(qp->rx_pos);
     if (ld(qp->rx_told) == pos && is_answered(qp))
         st(qp->rx_word, pos);
