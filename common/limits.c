@@ -62,7 +62,7 @@ uint64_t limits_raise_files(uint64_t wanted) {
     struct rlimit files;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY &&
         files.rlim_cur < wanted && files.rlim_cur < files.rlim_max) {
-        files.rlim_cur = files.rlim_max;
+        files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
     return soft_limit(RLIMIT_NOFILE);

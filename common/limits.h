@@ -42,8 +42,8 @@ uint64_t limits_memlock(void);
  */
 void limits_error_text(char *text, size_t size, int error);
 /*
- * Raises the soft limit on descriptors to the hard one, if it is below `wanted`. Returns what it is then; LIMITS_NONE: there
- * is none.
+ * Raises the soft limit on descriptors to `wanted`, or to the hard one if that is lower. Returns what it is then; LIMITS_NONE:
+ * there is none.
  */
 uint64_t limits_raise_files(uint64_t wanted);
 uint64_t limits_file_bytes(void); /* how long a file may be made; LIMITS_NONE */

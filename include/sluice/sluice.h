@@ -314,9 +314,10 @@ typedef struct sluice_send_options {
  * Returns 0 and *out, or a negative status with *e filled in and *out untouched. EINVAL: an option, or
  * sessions_max that need more memory than there may be, or more of the device than it has; ENOMEM,
  * ELIMIT (descriptors): a limit of the system. The text says which limit, the need and the remedy, see
- * docs/memory.md. Where sessions_max sessions may need more descriptors than the process may open, its soft limit
- * (RLIMIT_NOFILE) is raised to the hard one: a program that calls select() lowers that before. A node that opens has room for sessions_max sessions, whatever their options are, as far
- * as large messages and replies leave memory for their first receives.
+ * docs/memory.md. A node that opens has room for sessions_max sessions, whatever their options are, as far
+ * as large messages and replies leave memory for their first receives. Where these sessions, or the device,
+ * may need more descriptors than the process may have, its soft limit (RLIMIT_NOFILE) is raised, to the hard
+ * one at most, for its children, too, and for good: a program that calls select() lowers the hard one first.
  */
 SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
                                         sluice_error *e);

@@ -17,6 +17,7 @@
  * device for each process it is connected with. */
 #define FILES_NODE 12u
 #define FILES_LOOP 7u
+#define FILES_PROGRAM 1024u                  /* left to the program */
 #define FILES_PEER 7u                        /* with the bells of two loops */
 #define GROW_AHEAD_BYTES ((uint64_t)1 << 20) /* free memory below this: more, ahead of need */
 
@@ -46,8 +47,9 @@ static int check_need(sluice_node *n, const struct hugepages_wish *wish, sluice_
         .files = FILES_NODE + FILES_LOOP * n->options.workers,
         .files_peer = n->traits.files_per_peer ? FILES_PEER : 0,
     };
-    limits.files_max = limits_raise_files(limits.files + in.files +
-                                          (uint64_t)in.files_peer * n->options.sessions_max);
+    limits.files_max =
+        limits_raise_files(limits.files + in.files +
+                           (uint64_t)in.files_peer * n->options.sessions_max + FILES_PROGRAM);
     int error = memory_budget_make(n->memory_budget, &in, why, sizeof why);
     if (error == -EMFILE)
         return error_set(e, SLUICE_ELIMIT, SLUICE_REASON_NONE, EMFILE, "%s", why);

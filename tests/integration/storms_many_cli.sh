@@ -3,7 +3,6 @@
 #
 # storms_many_cli.sh - 20,000 sessions between two processes of this host, with keys and without, and 10,000 over TCP: dialed all at
 # once, none fails, each carries a message to and fro, and each is seen to close at both ends (lib-connect fails otherwise).
-# Nothing is left in shared memory.
 set -euo pipefail
 
 bin=${SLUICE_BIN_DIR:?SLUICE_BIN_DIR is not set}
@@ -24,10 +23,9 @@ here=20000 there=10000
 ulimit -n "$(ulimit -Hn)"
 most=$(ulimit -n) # a session over TCP has a descriptor
 if [ "$most" != unlimited ] && [ "$most" -lt $((there + 500)) ]; then
-    echo "storms_many_cli: only $((most - 500)) sessions over TCP, for this process may open $most files" >&2
-    there=$((most - 500))
+    there=$((most > 1000 ? most - 500 : 10))
+    echo "storms_many_cli: only $there sessions over TCP, for this process may open $most files" >&2
 fi
-ls /dev/shm > "$work/before"
 
 # storm COUNT ARGS...: with two workers at the listener
 storm() {
@@ -42,5 +40,4 @@ storm "$here"
 storm "$here" --handshake
 SLUICE_SOFT_NET=require storm "$there"
 SLUICE_SOFT_NET=require storm "$there" --handshake
-ls /dev/shm | diff "$work/before" - >&2 || failed=1
 exit "$failed"

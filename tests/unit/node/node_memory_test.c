@@ -202,6 +202,10 @@ static void speak_of_few(void) {
 
 MEMORY_TEST(few_descriptors_are_spoken_of) {
     int status = 0;
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    if (before.rlim_max < 1000)
+        skip();
     pid_t pid = child_fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -226,14 +230,15 @@ static rlim_t files_after_opening(rlim_t before, uint32_t sessions) {
     return limit.rlim_cur;
 }
 
-/* As many as there may be, where sessions may need more; else as many as there were. */
+/* As many as sessions may need, or as there may be; else as many as there were. */
 MEMORY_TEST(descriptors_are_asked_for_where_sessions_need_them) {
     struct rlimit before;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
-    if (before.rlim_max < 1000)
+    if (before.rlim_max < 2000)
         skip();
-    assert_int_equal(files_after_opening(900, 500), before.rlim_max);
-    assert_int_equal(files_after_opening(900, 50), 900);
+    rlim_t files = files_after_opening(900, 500);
+    assert_in_range(files, before.rlim_max < 4000 ? before.rlim_max : 4000, before.rlim_max);
+    assert_int_equal(files_after_opening(2000, 50), 2000);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
