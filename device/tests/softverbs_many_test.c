@@ -176,17 +176,22 @@ static void be_quiet(void) {
         must(ibv_poll_cq(many.b.rcq, 1, &wc) == 0);
 }
 
-static void send_flagged(int i, unsigned flags) {
-    struct ibv_sge to = sv_sge(&many.b, 0, 64), from = sv_sge(&many.a, 0, 32);
-    struct ibv_recv_wr rwr = {.wr_id = (uint64_t)i, .sg_list = &to, .num_sge = 1}, *rbad;
+static void send_between(struct sv_end *from, struct ibv_qp *by, struct sv_end *to,
+                         struct ibv_qp *at, int i, unsigned flags) {
+    struct ibv_sge there = sv_sge(to, 0, 64), here = sv_sge(from, 0, 32);
+    struct ibv_recv_wr rwr = {.wr_id = (uint64_t)i, .sg_list = &there, .num_sge = 1}, *rbad;
     struct ibv_send_wr swr = {.wr_id = (uint64_t)i,
-                              .sg_list = &from,
+                              .sg_list = &here,
                               .num_sge = 1,
                               .opcode = IBV_WR_SEND,
                               .send_flags = flags},
                        *sbad;
-    must(ibv_post_recv(many.qb[i], &rwr, &rbad) == 0);
-    must(ibv_post_send(many.qa[i], &swr, &sbad) == 0);
+    must(ibv_post_recv(at, &rwr, &rbad) == 0);
+    must(ibv_post_send(by, &swr, &sbad) == 0);
+}
+
+static void send_flagged(int i, unsigned flags) {
+    send_between(&many.a, many.qa[i], &many.b, many.qb[i], i, flags);
 }
 
 static void send_to(int i) {
@@ -327,6 +332,25 @@ TEST(what_is_answered_rings_nobody) {
     while (ld(qa->unretired) == 1)
         must(ibv_poll_cq(many.a.rcq, 8, wc) == 0);
     must(ld(qa->kick_ns) == kick_ns);
+}
+
+/* One that answers tells in its slots what it took: the header of its ring says that as well, when there is time. */
+TEST(what_slots_tell_the_header_says_in_the_end) {
+    struct soft_qp *qb = soft_qp_of(many.qb[2]);
+    struct ibv_wc wc[8];
+    be_quiet();
+    uint32_t acked = atomic_load(&ld(qb->rx)->rx.acked);
+    send_to(2);
+    must(sv_poll(many.b.rcq).wr_id == 2);
+    send_between(&many.b, many.qb[2], &many.a, many.qa[2], 2, IBV_SEND_SIGNALED);
+    for (unsigned done = 0; done < 3;) { /* it, and both sends */
+        done += (unsigned)ibv_poll_cq(many.a.rcq, 8, wc);
+        done += (unsigned)ibv_poll_cq(many.b.rcq, 8, wc);
+    }
+    must(ld(qb->rx_pos) == acked + 1 && ld(qb->rx_told) == acked + 1);
+    must(atomic_load(&ld(qb->rx)->rx.acked) == acked);
+    while (atomic_load(&ld(qb->rx)->rx.acked) == acked)
+        must(ibv_poll_cq(many.b.rcq, 8, wc) == 0);
 }
 
 /* A queue pair that is looked at seldom may have sent just before. It rings if nothing was answered by the next look. */

@@ -26,7 +26,7 @@ void soft_cq_take_word(struct soft_cq *cq) {
     pthread_mutex_lock(&words_lock);
     uint32_t best = next_word;
     for (uint32_t i = 0; i < SOFT_SHM_PAGE_CQS && words[best] > 0; i++) {
-        uint32_t at = (next_word + i) % SOFT_SHM_PAGE_CQS;
+        uint32_t at = i < SOFT_CHANGES_FIRST ? (next_word + i) % SOFT_CHANGES_FIRST : i;
         best = words[at] < words[best] ? at : best;
     }
     next_word = (best + 1) % SOFT_CHANGES_FIRST; /* lines behind that are written with each send */

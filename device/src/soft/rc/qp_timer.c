@@ -204,14 +204,20 @@ static bool is_answered(struct soft_qp *qp) {
            ld(qp->tx_acked) == ld(qp->tx_published) && !qp->waiting && qp->sq_next == qp->sq_tail;
 }
 
-/* qp->lock. What was taken, unless a slot said so that the peer has taken. */
+/*
+ * qp->lock. What was taken; where a slot said so that the peer has taken, the header is to agree some time, and the peer need not
+ * look at it: one that fell behind by half of all positions would be ahead.
+ */
 static void tell_taken(struct soft_qp *qp) {
     spin_assert_held(&qp->lock);
+    struct soft_ring *rx = ld(qp->rx);
     uint32_t pos = ld(qp->rx_pos);
-    if (ld(qp->rx_told) == pos && is_answered(qp))
+    if (rx && ld(qp->rx_told) == pos && is_answered(qp)) {
+        atomic_store_explicit(&rx->rx.acked, pos, memory_order_release);
         st(qp->rx_word, pos);
-    else
+    } else {
         soft_qp_flush_ack(qp);
+    }
 }
 
 /*
@@ -258,8 +264,9 @@ void soft_qp_idle(struct soft_qp *qp) {
 void soft_qp_idle_lately(struct soft_qp *qp, uint32_t polls) {
     uint32_t acked = ld(qp->tx_acked);
     polls += ld(qp->empty_polls);
-    if (ld(qp->unretired) != 0 && acked == ld(qp->tx_published)) {
-        st(qp->idle_acked, acked - 1); /* what is posted from now on is waited for from then on */
+    if (acked == ld(qp->tx_published)) { /* what is posted from now on is waited for from then on */
+        if (ld(qp->idle_acked) != acked - 1)
+            st(qp->idle_acked, acked - 1);
     } else if (ld(qp->unretired) != 0 && acked != ld(qp->idle_acked)) { /* perhaps it just was */
         st(qp->idle_acked, acked);
         st(qp->idle_ns, soft_now_ns());

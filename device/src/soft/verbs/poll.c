@@ -238,7 +238,6 @@ static inline unsigned looks_listening(struct soft_cq *cq, unsigned cold) {
         cq->sweep = cold;
     }
     unsigned looks = cq->sweep < SWEEP ? cq->sweep : SWEEP;
-    cq->sweep -= looks;
     bool now = cq->lulls >= QUIET || cq->owing_lost || ++cq->unlooked >= BUSY_EVERY;
     unsigned few = now ? COLD_LISTENING : 0;
     if (now)
@@ -255,10 +254,18 @@ static void went_around(struct soft_cq *cq) {
     cq->owing_known = cq->owing_lost; /* unless more are forgotten in the next round */
 }
 
+/* A QP that is listened to had something: its peer may wait to be told what was taken. */
+static int serve_unannounced(struct soft_qp *qp, struct soft_cq *cq, struct ibv_wc *wc, int ne) {
+    int n = serve(qp, cq, wc, ne);
+    if (ld(qp->rx_told) != ld(qp->rx_pos))
+        cq->owing[cq->owing_count++ % SOFT_OWING] = ld(qp->arrival) - 1;
+    return n;
+}
+
 /* Serves a few of the QPs that had nothing for long, or that the CQ listens to. */
 static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     int n = 0;
-    unsigned cold = cq->qp_count - cq->hot_count, looks = COLD_PER_POLL;
+    unsigned cold = cq->qp_count - cq->hot_count, looks = COLD_PER_POLL, looked = 0;
     cq->cold_polls++;
     if (cq->arrival_lines > 0)
         looks = looks_listening(cq, cold);
@@ -271,17 +278,19 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
             __builtin_prefetch(&cq->polled[i + AHEAD].qp->rx);
         if (ld(qp->arrival) != 0) {
             if (soft_qp_has_work(qp))
-                n += serve(qp, cq, wc + n, ne - n);
+                n += serve_unannounced(qp, cq, wc + n, ne - n);
             else
                 soft_qp_idle_lately(qp, cq->round_polls);
         } else if (soft_cq_pollset_listen_to(cq, i)) {
             cq->cold_next = i; /* another one is there now */
-            cq->sweep += cq->sweep > 0;
+            continue;
         } else if (soft_qp_has_work(qp) || ld(qp->unretired)) {
             soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);
         }
+        looked++;
     }
+    cq->sweep -= cq->sweep < looked ? cq->sweep : looked;
     return n;
 }
 
