@@ -319,7 +319,7 @@ TEST(one_that_waited_for_its_peer_is_listened_to) {
     }
 }
 
-/* The bell of a peer that polls would be rung a thousand times a second, for sends that nobody waits for. */
+/* The sender does not wait for that completion, so its polls do not see the acknowledgement: they do not ring the peer for it. */
 TEST(what_is_answered_rings_nobody) {
     const struct soft_qp *qa = soft_qp_of(many.qa[0]);
     struct ibv_wc wc[8];

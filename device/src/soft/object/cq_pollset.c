@@ -5,7 +5,8 @@
  * A QP is hot while it has unanswered sends or had anything lately. A poll looks at a few of the cold ones, round
  * robin; a cold QP becomes hot again through the warm list when the application posts a send to it. If there are many
  * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h), hot or cold, as soon as it knows where:
- * such QPs are not cold, and a poll looks at a few of them, too. In the array the hot ones come first, then the cold ones, then those that are listened to.
+ * such QPs are not cold, and a poll looks at a few of them, too. In the array the hot ones come first, then the cold ones,
+ * then those that are listened to.
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */

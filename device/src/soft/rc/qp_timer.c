@@ -205,8 +205,8 @@ static bool is_answered(struct soft_qp *qp) {
 }
 
 /*
- * qp->lock. What was taken; where a slot said so that the peer has taken, the header is to agree some time, and the peer need not
- * look at it: one that fell behind by half of all positions would be ahead.
+ * qp->lock. Tells the peer what was taken. If a slot that the peer has taken said so already, only the header is written, and the
+ * peer is not made to look at it: positions wrap, and a header that is 2^31 slots old would seem to be ahead of them.
  */
 static void tell_taken(struct soft_qp *qp) {
     spin_assert_held(&qp->lock);
@@ -264,10 +264,12 @@ void soft_qp_idle(struct soft_qp *qp) {
 void soft_qp_idle_lately(struct soft_qp *qp, uint32_t polls) {
     uint32_t acked = ld(qp->tx_acked);
     polls += ld(qp->empty_polls);
-    if (acked == ld(qp->tx_published)) { /* what is posted from now on is waited for from then on */
+    if (acked ==
+        ld(qp->tx_published)) { /* no send is out: the wait for the next one has not begun */
         if (ld(qp->idle_acked) != acked - 1)
             st(qp->idle_acked, acked - 1);
-    } else if (ld(qp->unretired) != 0 && acked != ld(qp->idle_acked)) { /* perhaps it just was */
+    } else if (ld(qp->unretired) != 0 &&
+               acked != ld(qp->idle_acked)) { /* it begins with this look */
         st(qp->idle_acked, acked);
         st(qp->idle_ns, soft_now_ns());
         polls = 0;

@@ -37,9 +37,9 @@
 #include "soft/verbs/receive_short.h"
 
 #define COLD_PER_POLL 4u
-#define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards, */
-#define BUSY_EVERY 8u     /* in one of so many polls; in each of them */
-#define QUIET 512u        /* after so many that found no message */
+#define COLD_LISTENING 2u /* the same, if the CQ listens to peers' boards */
+#define BUSY_EVERY 8u     /* while messages come only one poll of so many looks at cold ones */
+#define QUIET 512u /* polls in a row without a message: from then on each poll looks at them */
 #define SWEEP 64u
 #define COOL_AFTER 4096 /* polls between searches for QPs that went cold */
 #define TCP_EVERY 32u   /* polls between searches for sockets with something to read, if any */
