@@ -7,6 +7,8 @@
 
 #include <sys/resource.h>
 
+#include "soft/cm/port_range.h"
+#include "soft/cm/tcp.h"
 #include "soft/iwarp/ddp.h"
 #include "support/iwarp.h"
 #include "support/must.h"
@@ -235,20 +237,46 @@ TEST(a_message_that_breaks_ends_the_connection) {
     }
 }
 
+/* ---- no port is left ----------------------------------------------------------------------------------------- */
+
+#define PORT_RANGE 51 /* IP_LOCAL_PORT_RANGE */
+#define FIRST_PORT 40000
+#define PORTS (40 * 64) /* more than are looked at one by one */
+
+static void leave_ports(unsigned first, unsigned count) {
+    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
+    must(file && fprintf(file, "%u %u", first, first + count - 1) > 0);
+    must(fclose(file) == 0);
+}
+
+static void allow_files(void) {
+    struct rlimit limit;
+    must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max;
+    must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* The other tests take none of the last one's ports. */
 static int setup(void **state) {
     own_network = network_separate();
+    if (own_network)
+        leave_ports(FIRST_PORT + PORTS, 10000);
     return softcm_tcp_setup(state);
 }
 
-/* ---- no port is left ----------------------------------------------------------------------------------------- */
-
-#define FIRST_PORT 40000
-#define PORTS 4
-
-static void leave_few_ports(void) {
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "w");
-    must(file && fprintf(file, "%d %d", FIRST_PORT, FIRST_PORT + PORTS - 1) > 0);
-    must(fclose(file) == 0);
+/* Also where nearly all ports are taken, as by thousands of connections that have just ended. */
+CT_WITH(ct_listening, a_port_is_looked_for_among_few) {
+    struct ct_pair *pair = *state;
+    uint32_t range = 0;
+    socklen_t bytes = sizeof range;
+    pair->active = ct_id(pair->active_channel);
+    assert_int_equal(resolve(pair->active, pair->port), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    int fd = soft_cm_id_of(pair->active)->conn.tcp->watch.fd;
+    if (getsockopt(fd, IPPROTO_IP, PORT_RANGE, &range, &bytes) != 0)
+        skip_with("needs Linux 6.3");
+    assert_int_equal((range >> 16) - (range & 0xffff), 63);
+    assert_in_range(ntohs(soft_get_src_port(pair->active)), range & 0xffff, range >> 16);
 }
 
 /*
@@ -256,12 +284,14 @@ static void leave_few_ports(void) {
  * after it.
  */
 TEST(without_a_port_to_dial_from_the_address_says_so) {
-    int taken[PORTS];
+    static int taken[PORTS];
     if (!own_network)
         skip_with("needs root for a network namespace of its own");
     struct ct_pair pair;
     ct_pair_listen(&pair);
-    leave_few_ports();
+    leave_ports(FIRST_PORT, PORTS);
+    soft_cm_port_range_read();
+    allow_files();
     for (unsigned i = 0; i < PORTS; i++) {
         struct sockaddr_in addr = softcm_in("127.0.0.1", (uint16_t)(FIRST_PORT + i));
         taken[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

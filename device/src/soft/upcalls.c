@@ -8,6 +8,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/mpa.h"
 #include "soft/cm/port.h"
+#include "soft/cm/port_range.h"
 #include "soft/cm/tcp.h"
 #include "soft/cm/wire.h"
 #include "soft/control/address_watch.h"
@@ -167,7 +168,7 @@ static void peer_free(struct soft_peer *peer) {
 
 const struct soft_upcalls soft_upcalls = {
     .once = soft_mcast_once,
-    .starts = soft_cm_port_start,
+    .starts = soft_cm_port_range_read,
     .peers_begin = soft_peer_start,
     .started = started,
     .thread_ended = thread_ended,

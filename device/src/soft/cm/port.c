@@ -11,9 +11,7 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@
 #include "soft/cm/id.h"
 #include "soft/cm/port_cache.h"
 #include "soft/cm/port_name.h"
+#include "soft/cm/port_range.h"
 #include "soft/cm/tcp_port.h"
 #include "soft/ipc/control_lock.h"
 
@@ -30,7 +29,7 @@
 static struct soft_cm_id *buckets[BUCKETS]; /* ids with a name, by port */
 static uint64_t ephemeral[65536 / 64];      /* ports handed out without a name */
 static bool looking;                        /* a thread reads the names of all */
-static uint16_t ephemeral_first, ephemeral_last, ephemeral_next;
+static uint16_t ephemeral_next;
 
 void soft_cm_port_forked(void) {
     memset(buckets, 0, sizeof buckets);
@@ -44,27 +43,6 @@ void soft_cm_port_forked(void) {
 void soft_cm_port_init(struct soft_cm_port *port) {
     port->names[0].watch.fd = port->names[1].watch.fd = -1;
     port->name = -1;
-}
-
-void soft_cm_port_start(void) {
-    unsigned first, last;
-    FILE *file = fopen("/proc/sys/net/ipv4/ip_local_port_range", "re");
-    if (!file || fscanf(file, "%u %u", &first, &last) != 2 || !first || last > UINT16_MAX ||
-        first > last) {
-        first = 32768;
-        last = 60999;
-    }
-    if (file)
-        fclose(file);
-    ephemeral_first = (uint16_t)first;
-    ephemeral_last = (uint16_t)last;
-}
-
-static uint16_t random_port(void) {
-    uint32_t value = 0;
-    if (getrandom(&value, sizeof value, 0) != sizeof value)
-        value = (uint32_t)soft_now_ns();
-    return (uint16_t)(ephemeral_first + value % (ephemeral_last - ephemeral_first + 1u));
 }
 
 /* ---- names ---------------------------------------------------------------------------------------- */
@@ -173,11 +151,12 @@ static void give_back(struct soft_cm_id *id) {
 
 /* One that is not known to have an owner; 0: there is none. */
 static uint16_t free_port(const uint64_t *owned) {
-    uint16_t port = random_port();
-    for (unsigned range = ephemeral_last - ephemeral_first + 1u; range > 0; range--) {
+    const struct soft_cm_port_range range = soft_cm_port_range();
+    uint16_t port = soft_cm_port_random();
+    for (unsigned left = range.last - range.first + 1u; left > 0; left--) {
         if (!(owned[port / 64] & 1ull << port % 64))
             return port;
-        port = port == ephemeral_last ? ephemeral_first : (uint16_t)(port + 1);
+        port = port == range.last ? range.first : (uint16_t)(port + 1);
     }
     return 0;
 }
@@ -221,11 +200,11 @@ int soft_cm_port_rename(struct soft_cm_id *id) {
 
 int soft_cm_port_claim_ephemeral(struct soft_cm_id *id) {
     if (!ephemeral_next) /* processes start at different places */
-        ephemeral_next = random_port();
-    unsigned range = ephemeral_last - ephemeral_first + 1u;
-    for (unsigned i = 0; i < range; i++) {
+        ephemeral_next = soft_cm_port_random();
+    const struct soft_cm_port_range range = soft_cm_port_range();
+    for (unsigned left = range.last - range.first + 1u; left > 0; left--) {
         uint16_t port = ephemeral_next;
-        ephemeral_next = port == ephemeral_last ? ephemeral_first : (uint16_t)(port + 1);
+        ephemeral_next = port == range.last ? range.first : (uint16_t)(port + 1);
         uint64_t bit = 1ull << port % 64;
         if (ephemeral[port / 64] & bit)
             continue;

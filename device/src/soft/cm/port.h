@@ -29,8 +29,6 @@ struct soft_cm_port {
     struct soft_cm_id *next, **link; /* ids with a port, by port */
 };
 
-/* Reads which ports the system gives out, without the lock; no port is taken yet. */
-void soft_cm_port_start(void);
 /* This process is a fork's child: nothing is its own yet. */
 void soft_cm_port_forked(void);
 void soft_cm_port_init(struct soft_cm_port *port);

@@ -21,6 +21,7 @@
 #include "soft/cm/tcp_dial.h"
 #include "soft/cm/tcp_offer.h"
 #include "soft/cm/tcp_port.h"
+#include "soft/cm/tcp_source.h"
 #include "soft/fault/inject.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/qp_end.h"
@@ -93,24 +94,6 @@ bool soft_cm_tcp_write(struct soft_cm_tcp *tcp, const struct iwarp_handshake *ha
     return count > 0 && n == (ssize_t)count;
 }
 
-/* Bound to the id's source, which is known by now; port 0: TCP chooses, and says "in use" when it has none left. */
-static int make_socket(const struct sockaddr_storage *src, int *fd) {
-    const struct sockaddr *addr = (const struct sockaddr *)src;
-    int one = 1, made = socket(addr->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (made < 0)
-        return errno;
-    if (soft_cm_addr_port(addr) != 0)
-        (void)setsockopt(made, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(made, addr, soft_cm_addr_bytes(addr)) != 0) {
-        bool none = errno == EADDRINUSE && soft_cm_addr_port(addr) == 0;
-        int error = none ? EADDRNOTAVAIL : errno;
-        close(made);
-        return error;
-    }
-    *fd = made;
-    return 0;
-}
-
 /* The source's address as the route has it, and its port as TCP has it. */
 int soft_cm_tcp_socket(struct soft_cm_tcp *tcp) {
     struct soft_cm_id *id = tcp->id;
@@ -124,7 +107,7 @@ int soft_cm_tcp_socket(struct soft_cm_tcp *tcp) {
         return error;
     soft_cm_addr_set_port(&src, port);
     soft_cm_tcp_port_close(id); /* of one that was bound to a port of its own: it is needed now */
-    error = make_socket(&src, &fd);
+    error = soft_cm_tcp_source(&src, &fd);
     if (error == 0 && getsockname(fd, (struct sockaddr *)&src, &bytes) != 0) {
         error = errno;
         close(fd);
