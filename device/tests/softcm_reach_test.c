@@ -38,6 +38,24 @@ CT_WITH(ct_listening, a_host_that_answers_is_the_route_and_gets_the_request_late
     close(listener);
 }
 
+/* So that a listener with many of them need not have it without a request. */
+CT_WITH(ct_listening, a_request_is_there_when_the_connection_is) {
+    struct ct_pair *pair = *state;
+    uint16_t port = 0;
+    uint8_t byte;
+    int listener = plain_listen(&port);
+    pair->active = resolved(pair, "127.0.0.1", port);
+    assert_int_equal(soft_resolve_route(pair->active, 1000), 0);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    struct rdma_conn_param param = ct_param("ask", 3);
+    param.qp_num = 5;
+    assert_int_equal(soft_connect(pair->active, &param), 0);
+    int fd = plain_accept(listener);
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), 1);
+    close(fd);
+    close(listener);
+}
+
 /* A listener has patience with a connection without a request, but not for ever. */
 CT_WITH(ct_listening, a_peer_that_has_closed_it_gets_the_request_on_another_connection) {
     struct ct_pair *pair = *state;
@@ -56,6 +74,33 @@ CT_WITH(ct_listening, a_peer_that_has_closed_it_gets_the_request_on_another_conn
     fd = plain_accept(listener);
     expect_request(fd);
     close(fd);
+    close(listener);
+}
+
+/* It may give up such a connection just when the request is on its way. But one that answers with an end is not asked for ever. */
+CT_WITH(ct_listening, a_peer_that_closes_it_at_the_request_is_asked_once_more) {
+    struct ct_pair *pair = *state;
+    uint16_t port = 0;
+    int listener = plain_listen(&port);
+    pair->active = resolved(pair, "127.0.0.1", port);
+    assert_int_equal(soft_cm_reach(pair->active, 5000), 1);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    struct rdma_conn_param param = ct_param("ask", 3);
+    param.qp_num = 5;
+    assert_int_equal(soft_connect(pair->active, &param), 0);
+    uint16_t ports[2];
+    for (unsigned i = 0; i < 2; i++) {
+        int fd = plain_accept(listener);
+        struct sockaddr_in from;
+        socklen_t bytes = sizeof from;
+        expect_request(fd);
+        assert_int_equal(getpeername(fd, (struct sockaddr *)&from, &bytes), 0);
+        ports[i] = from.sin_port;
+        close(fd);
+    }
+    assert_int_not_equal(ports[0], ports[1]); /* the old one may still be in use */
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_REJECTED), SOFT_CM_REJECT_TIMEOUT);
+    assert_int_equal(poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 0), 0);
     close(listener);
 }
 

@@ -53,6 +53,30 @@ TEST(of_too_many_that_say_nothing_the_oldest_of_the_address_that_has_most_goes) 
     ct_pair_free(&pair);
 }
 
+/*
+ * The engine is told of one too many first, and then of the oldest one's request, which is there by then: that one is taken, and
+ * so there is room.
+ */
+TEST(one_whose_request_has_come_does_not_go) {
+    struct ct_pair pair;
+    struct pollfd all[MOST + 1];
+    ct_pair_listen(&pair);
+    unsigned before = usage_entries("/proc/self/fd");
+    for (unsigned i = 0; i < MOST; i++)
+        all[i] = (struct pollfd){.fd = plain_dial(pair.port), .events = POLLIN};
+    softcm_until(usage_entries("/proc/self/fd") == before + 2 * MOST); /* both ends */
+    soft_lock();
+    all[MOST] = (struct pollfd){.fd = plain_dial(pair.port), .events = POLLIN};
+    ask(all[0].fd);
+    soft_unlock();
+    struct rdma_cm_id *id = ct_request(pair.passive_channel);
+    assert_int_equal(poll(all, MOST + 1, 0), 0); /* none has ended */
+    assert_int_equal(soft_destroy_id(id), 0);
+    for (unsigned i = 0; i < MOST + 1; i++)
+        close(all[i].fd);
+    ct_pair_free(&pair);
+}
+
 /* No more than may be are there, and one that says nothing for five seconds goes for that alone. */
 TEST(who_says_nothing_has_five_seconds) {
     struct ct_pair pair;

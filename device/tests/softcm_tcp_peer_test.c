@@ -282,7 +282,7 @@ TEST(a_listener_that_answers_otherwise_fails_the_dial_with_the_reason) {
         enum answer how;
         int event, status;
     } rows[] = {{GARBAGE, RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO},
-                {NOTHING, RDMA_CM_EVENT_REJECTED, SOFT_CM_REJECT_CONSUMER},
+                {NOTHING, RDMA_CM_EVENT_REJECTED, SOFT_CM_REJECT_TIMEOUT},
                 {SILENCE, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT},
                 {MARKERS, RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO},
                 {OTHER_FORM, RDMA_CM_EVENT_CONNECT_ERROR, -EPROTO}};

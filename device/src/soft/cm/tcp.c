@@ -99,7 +99,8 @@ int soft_cm_tcp_socket(struct soft_cm_tcp *tcp) {
     struct soft_cm_id *id = tcp->id;
     struct sockaddr_storage src = id->id.route.addr.src_storage;
     socklen_t bytes = sizeof src;
-    uint16_t port = id->port.ephemeral ? 0 : soft_cm_addr_port(soft_cm_id_src(id));
+    tcp->any_port |= id->port.ephemeral;
+    uint16_t port = tcp->any_port ? 0 : soft_cm_addr_port(soft_cm_id_src(id));
     int fd = -1, error = 0;
     if (soft_cm_addr_is_any((struct sockaddr *)&src))
         error = soft_cm_net_source(soft_cm_id_dst(id), &src);

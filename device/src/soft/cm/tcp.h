@@ -55,6 +55,8 @@ struct soft_cm_tcp {
     bool dialer, watched;
     bool reaching; /* the dialer's, which awaits that TCP connects, and has no request yet */
     bool carried;  /* the socket is the queue pair's */
+    bool any_port; /* the dialer's: TCP chose its source port, and may choose another one */
+    bool waited;   /* the dialer's connection was there for some time before its request */
     bool begun;    /* the dialer's application is ready */
     bool heard;    /* the dialer's first frame is here, or need not be waited for */
     bool quiet;    /* the dialer sends no first frame: the listener may speak before long */

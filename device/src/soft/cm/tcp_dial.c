@@ -8,6 +8,7 @@
 #include "soft/cm/tcp_dial.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -47,6 +48,12 @@ static bool is_itself(struct soft_cm_id *id) {
     return soft_cm_addr_port(src) == soft_cm_addr_port(dst) && soft_cm_addr_equal(src, dst);
 }
 
+/* Within a host it is when connect() returns. So the request is there when the listener takes the connection. */
+static bool is_connected(int fd) {
+    struct pollfd ready = {.fd = fd, .events = POLLOUT};
+    return poll(&ready, 1, 0) == 1;
+}
+
 static void connect_tcp(struct soft_cm_tcp *tcp) {
     tcp->error = 0;
     tcp->refused = false;
@@ -60,6 +67,10 @@ static void connect_tcp(struct soft_cm_tcp *tcp) {
         errno != EINPROGRESS)
         error = errno;
     tcp->stage = SOFT_CM_TCP_CONNECTING;
+    if (error == 0 && !tcp->reaching && is_connected(tcp->watch.fd)) {
+        soft_cm_tcp_connected(tcp);
+        return;
+    }
     if (error == 0)
         error = soft_cm_tcp_watch(tcp, EPOLLOUT);
     if (error != 0)
@@ -98,6 +109,8 @@ static void ask(struct soft_cm_tcp *tcp) {
     int error = soft_cm_tcp_watch(tcp, EPOLLIN);
     if (error == 0 && !soft_cm_tcp_write(tcp, &tcp->request))
         error = ECONNRESET;
+    if (error == ECONNRESET && soft_cm_tcp_ask_anew(tcp))
+        return;
     if (error != 0) {
         failed(tcp, error);
         return;
@@ -105,6 +118,15 @@ static void ask(struct soft_cm_tcp *tcp) {
     tcp->stage = SOFT_CM_TCP_ASKED;
     iwarp_handshake_expect(&tcp->parser, true);
     soft_cm_conn_wait(tcp->id);
+}
+
+bool soft_cm_tcp_ask_anew(struct soft_cm_tcp *tcp) {
+    if (!tcp->waited)
+        return false;
+    tcp->waited = false;
+    soft_cm_tcp_shut(tcp, false);
+    connect_tcp(tcp);
+    return true;
 }
 
 void soft_cm_tcp_connected(struct soft_cm_tcp *tcp) {
@@ -126,7 +148,8 @@ void soft_cm_tcp_dial(struct soft_cm_tcp *tcp, const struct soft_cm_wire_req *re
     tcp->offer = soft_cm_tcp_terms(req->responder_resources, req->initiator_depth);
     memcpy(tcp->data, req->data, sizeof tcp->data);
     tcp->request = iwarp_handshake_request(&tcp->offer, tcp->data, sizeof tcp->data);
-    if (tcp->stage == SOFT_CM_TCP_REACHED)
+    tcp->waited = tcp->stage == SOFT_CM_TCP_REACHED;
+    if (tcp->waited)
         ask(tcp);
     else
         connect_tcp(tcp);

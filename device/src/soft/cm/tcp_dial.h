@@ -5,6 +5,8 @@
 #ifndef SOFT_CM_TCP_DIAL_H
 #define SOFT_CM_TCP_DIAL_H
 
+#include <stdbool.h>
+
 struct soft_cm_id;
 struct soft_cm_tcp;
 struct soft_cm_wire_req;
@@ -15,6 +17,11 @@ int soft_cm_tcp_reach(struct soft_cm_id *id, int timeout_ms);
 void soft_cm_tcp_unreached(struct soft_cm_tcp *tcp, int error);
 /* Sends the request, when TCP is connected. */
 void soft_cm_tcp_dial(struct soft_cm_tcp *tcp, const struct soft_cm_wire_req *req);
+/*
+ * A connection that waited for its request may be given up by the listener just then: the request goes by another one,
+ * once. False: there is no such hope. Only before any byte of an answer.
+ */
+bool soft_cm_tcp_ask_anew(struct soft_cm_tcp *tcp);
 /* TCP is connected, or has failed. */
 void soft_cm_tcp_connected(struct soft_cm_tcp *tcp);
 

@@ -89,9 +89,11 @@ static void read_handshake(struct soft_cm_tcp *tcp) {
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
         if (n <= 0) {
-            ended(tcp);
+            if (!soft_cm_tcp_ask_anew(tcp))
+                ended(tcp);
             return;
         }
+        tcp->waited = false; /* it was not given up: this is an answer */
         parsed = iwarp_handshake_take(&tcp->parser, bytes, (size_t)n, &taken, &handshake);
     }
     judge(tcp, parsed, &handshake);
@@ -107,17 +109,19 @@ static void look(struct soft_cm_tcp *tcp) {
 }
 
 void soft_cm_tcp_readable(struct soft_cm_tcp *tcp, uint32_t events) {
+    bool over = events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR);
     switch (tcp->stage) {
     case SOFT_CM_TCP_ASKED:
         read_handshake(tcp);
         return;
     case SOFT_CM_TCP_AGREED:
         look(tcp);
-        if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+        if (over)
             ended(tcp);
         return;
-    case SOFT_CM_TCP_ANSWERED:
-        ended(tcp); /* nothing but that is watched for */
+    case SOFT_CM_TCP_ANSWERED: /* an event of before may come late: that there are bytes to read */
+        if (over)
+            ended(tcp);
         return;
     case SOFT_CM_TCP_IDLE:
     case SOFT_CM_TCP_REACHED: /* the peer waits for a request no longer: that connects anew */
@@ -194,9 +198,12 @@ static void offer_reply(struct soft_cm_tcp *tcp) {
 
 static void offer_refusal(struct soft_cm_tcp *tcp) {
     bool nobody = tcp->refused;
-    union soft_cm_wire_any msg = {
-        .rej = {.head.from = !nobody,
-                .reason = nobody ? SOFT_CM_REJECT_NO_LISTENER : SOFT_CM_REJECT_CONSUMER}};
+    /* The listener's stack had no room, or no patience. */
+    bool by_its_stack = tcp->dialer && !tcp->reply.reject;
+    union soft_cm_wire_any msg = {.rej = {.head.from = !nobody,
+                                          .reason = nobody         ? SOFT_CM_REJECT_NO_LISTENER
+                                                    : by_its_stack ? SOFT_CM_REJECT_TIMEOUT
+                                                                   : SOFT_CM_REJECT_CONSUMER}};
     size_t n = tcp->reply.reject ? tcp->reply.bytes : 0;
     n = n < sizeof msg.rej.data ? n : sizeof msg.rej.data;
     if (n > 0)

@@ -86,6 +86,16 @@ static unsigned count_of(const struct soft_cm_tcp_port *port, struct soft_cm_tcp
     return count;
 }
 
+/* Its request may have come since it was looked at: then it leaves with that. */
+static void read_or_drop(struct soft_cm_tcp *tcp) {
+    uint64_t serial = tcp->serial;
+    if (!tcp->slowed)
+        soft_cm_tcp_readable(tcp, EPOLLIN);
+    tcp = soft_cm_tcp_port_find(serial);
+    if (tcp && is_unread(tcp))
+        drop(tcp, false);
+}
+
 static void drop_oldest_of_most(struct soft_cm_tcp_port *port) {
     struct soft_cm_tcp *tcp, *victim = NULL;
     unsigned most = 0;
@@ -99,7 +109,7 @@ static void drop_oldest_of_most(struct soft_cm_tcp_port *port) {
         }
     }
     if (victim)
-        drop(victim, false);
+        read_or_drop(victim);
 }
 
 /* ---- accepting ----------------------------------------------------------------------------------------------- */
