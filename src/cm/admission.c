@@ -12,7 +12,7 @@
  * thousandth of that as the usual time. Peers of a flood do nothing but be slow, in great numbers.
  * So the patience is the larger of:
  *
- *   - eight times the smoothed time of those that succeeded, within bounds;
+ *   - eight times the smoothed time of those that succeeded, 20 ms to 1 s;
  *   - the grace: 2 s, less with each that had to be ended and more again with each that came up.
  *     After as many ended as there are handshakes a seventh is left of it. It is whole again when
  *     none had to be ended for 2 s.
@@ -20,6 +20,8 @@
  * In a storm of honest peers no handshake is ended; a flood is waited for once, for some 3 s, and then costs
  * each handshake no more than eight times what an honest peer needs. Ends are spread over the patience, one for
  * each part of it that falls to a handshake; a thread that comes late makes up for a part of them.
+ *
+ * Where no peer waits, a handshake has ADMISSION_LIMIT_NS, or eight times that smoothed time if it is more.
  *
  * Owner: the CM thread.
  */
@@ -104,12 +106,30 @@ static void take_open(struct cm *cm, struct cm_conn *conn) {
         cm_watch(cm, conn, limit);
 }
 
+/*
+ * All are slow where the machine is: then its peers have not stopped. No more than the time of the whole way, as ever.
+ */
+bool admission_prolongs(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    uint64_t limit = conn->open_ns + cm->admission.usual_ns * ADMISSION_PATIENCE_FACTOR;
+    if (conn->admission_class != ADMISSION_OPEN)
+        return false;
+    if (conn->way_deadline_ns != 0 && limit > conn->way_deadline_ns)
+        limit = conn->way_deadline_ns;
+    if (limit <= cm->now_ns)
+        return false;
+    cm_watch(cm, conn, limit);
+    return true;
+}
+
 static void leave_open(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     struct admission *admit = &cm->admission;
     line_remove(&admit->open, conn);
     if (state != CM_UP && state != CM_AWAITING_APP)
         return;
     uint64_t took = cm->now_ns - conn->open_ns;
+    if (took > ADMISSION_LIMIT_NS) /* so the next limit is no longer for that one */
+        took = ADMISSION_LIMIT_NS;
     admit->usual_ns = admit->usual_ns - admit->usual_ns / 8 + took / 8;
     admit->grace_ns = grace(cm) + share(cm, ADMISSION_GRACE_NS - grace(cm));
     if (state == CM_AWAITING_APP) /* after HELLO: the decision has the time it was given */

@@ -29,7 +29,7 @@
 #define ADMISSION_USUAL_NS 5000000ull    /* which is this before there was any */
 #define ADMISSION_GRACE_NS 2000000000ull /* the patience with peers that have not failed before */
 #define ADMISSION_UNSEEN_FACTOR 2u /* on the patience, while its end may be among unread events */
-#define ADMISSION_LIMIT_NS 5000000000ull /* no handshake takes longer */
+#define ADMISSION_LIMIT_NS 5000000000ull /* for one handshake, unless all take long */
 #define ADMISSION_BURST                                                                            \
     8u /* the part of all handshakes that may be made up for, ending late ones */
 #define ADMISSION_BUSY_TEXT "busy, try again"
@@ -56,6 +56,8 @@ void admission_init(struct cm *cm);
 bool admission_idle(const struct cm *cm);
 /* Whether there is room for one more request; asks: the application is to be asked first. */
 bool admission_room(const struct cm *cm, bool asks);
+/* The time of a listener's connection is over. True: that was the limit of its handshake alone, which has a later one now. */
+bool admission_prolongs(struct cm *cm, struct cm_conn *conn);
 /* A request may be served: now, or when those before it have been. */
 void admission_start(struct cm *cm, struct cm_conn *conn);
 /* cm_enter() only: before conn->owner.state becomes `state`. */

@@ -21,8 +21,9 @@
 #include "core/context.h"
 #include "core/failure_text.h"
 
-#define REJ_CONSUMER 28  /* the reject reason of a listener's own */
-#define WORDLESS_TRIES 4 /* at most, with a peer that refuses without private data */
+#define REJ_CONSUMER 28       /* the reject reason of a listener's own */
+#define OVER_NS 1000000000ull /* at most, until an event says why a connection is over */
+#define WORDLESS_TRIES 4      /* at most, with a peer that refuses without private data */
 
 static void link_conn(struct cm *cm, struct cm_conn *conn) {
     conn->linked = true;
@@ -247,12 +248,26 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     /* BACKOFF, RESOLVING_ADDR, RESOLVING_ROUTE: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
 }
 
+/*
+ * Without attributes for the next state. EINVAL: the connection is over, since the answer was sent; it was read late, and the
+ * listener's patience was over, or its application hung up. The event that follows says which.
+ */
+static void unread_in_time(struct cm *cm, struct cm_conn *conn, int error) {
+    conn->unread = error == EINVAL;
+    if (conn->unread)
+        cm_watch_step(cm, conn, cm->now_ns + OVER_NS);
+    else
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
+                "no RTR or RTS attributes: %s", strerror(error));
+}
+
 void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     const struct fabric_traits *traits = &cm->node->traits;
     conn->established = true;
     conn->rejectable = !traits->answer_is_up; /* until we establish, the listener can be told no */
-    conn->step_ns = 0; /* the peer answered: from here on no other address is tried */
+    conn->step_ns =
+        0; /* the peer answered: from here on no other address is tried, unless it gave up */
     cm_decided(conn);
     sluice_reason reason = private_data_rep_decode(&conn->rep, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE)
@@ -272,8 +287,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
     if (!traits->answer_is_up &&
         (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
          !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)errno,
-                "no RTR or RTS attributes: %s", strerror(errno));
+        unread_in_time(cm, conn, errno);
         return;
     }
     cm_enter(cm, conn, CM_MODIFYING_QP);
@@ -304,12 +318,12 @@ static sluice_reason reason_of_rej(int status, bool empty) {
     case 8: /* invalid service id */
     case -ECONNREFUSED:
         return SLUICE_REASON_NO_LISTENER;
-    case 4: /* timeout */
+    case 4: /* timeout; software device over TCP: the stream ended without an answer */
         return SLUICE_REASON_UNREACHABLE;
     case 10: /* stale connection */
         return SLUICE_REASON_PEER_LOST;
     case REJ_CONSUMER:
-    case -ECONNRESET: /* the same of iWARP */
+    case -ECONNRESET: /* the same of iWARP, or an end of the stream */
         return empty ? SLUICE_REASON_NO_LISTENER : SLUICE_REASON_NOT_SLUICE;
     default:
         return SLUICE_REASON_REFUSED;
@@ -319,6 +333,7 @@ static sluice_reason reason_of_rej(int status, bool empty) {
 void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     struct private_data_rej rej;
+    bool answered = conn->rejectable || owner->state != CM_CONNECTING;
     conn->rejectable = false;
     conn->established = false; /* there is nothing to disconnect */
     cm_decided(conn);
@@ -351,16 +366,17 @@ void cm_on_rejected(struct cm *cm, struct cm_owner *owner, const struct cm_event
     /* By its application only with the code for that; the others are the transport's own. */
     bool consumer = event->status == REJ_CONSUMER || event->status == -ECONNRESET;
     bool wordless = reason == SLUICE_REASON_REFUSED || (consumer && empty);
-    if (wordless && owner->state != CM_CONNECTING) {
-        reason = SLUICE_REASON_PEER_LOST; /* it had answered, and would not wait any longer */
-        wordless = false;
-    }
     enum cm_hope hope = cm_hope_of(reason);
-    /* No word of a listener's: the stack there refused, for one that listens at another address or for
-     * one that gave this handshake up in favour of others. It is asked a few times more. */
-    if (wordless)
-        hope =
-            session_of_conn(conn)->info.tries < WORDLESS_TRIES ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE;
+    if (answered && wordless) {
+        reason =
+            SLUICE_REASON_PEER_LOST; /* its application hung up, or would not wait any longer */
+        hope = CM_HOPE_NONE;
+    } else if (wordless) {
+        /* The stack there refused, for one that listens at another address or for one that gave this handshake
+         * up in favour of others. It is asked a few times more. */
+        bool again = session_of_conn(conn)->info.tries < WORDLESS_TRIES;
+        hope = again ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE;
+    }
     cm_try_failed(cm, conn, hope, reason, cm_code(event->status), "%s (" CM_STATUS_FORMAT ")",
                   failure_text_of_rejection(reason, consumer, empty), CM_STATUS(event->status));
 }

@@ -5,7 +5,8 @@
  *   try -> fails -> next address -> ... -> all tried -> one failure may pass? -> pause -> first address
  *
  * A try has an id of its own, a session id and a nonce of its own; the QP, still in INIT and not on
- * any id, is the session's and stays. After a listener has answered no other try is made.
+ * any id, is the session's and stays. After a listener has answered no other try is made, unless
+ * its connection was over when the answer was read.
  *
  * Pauses double from PAUSE_FIRST_NS to PAUSE_LAST_NS, each stretched by a random factor between one
  * half and one and a half, so that dialers refused together do not come back together.
@@ -287,7 +288,7 @@ static void drop_id(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.id)
         cm->node->fabric->destroy_id(conn->owner.id);
     conn->owner.id = NULL;
-    conn->rejectable = conn->established = false;
+    conn->rejectable = conn->established = conn->unread = false;
 }
 
 /* What the dial ends with if no try succeeds. */
@@ -364,6 +365,11 @@ static void step_aside(struct cm *cm, struct cm_conn *conn) {
 void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     conn->step_ns = 0;
+    if (conn->unread) {
+        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, EINVAL,
+                "no RTR or RTS attributes, and no end of the connection: %s", strerror(EINVAL));
+        return;
+    }
     if (!cm_race_may_go_on(conn->owner.state)) {
         cm_try_failed(cm, conn, CM_HOPE_LATER, SLUICE_REASON_UNREACHABLE, 0,
                       "no answer in its share of the time (it waited for %s)",
@@ -380,6 +386,8 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
 
 void cm_time_over(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
+    if (admission_prolongs(cm, conn))
+        return;
     if (!trying(conn) || conn->last.reason == SLUICE_REASON_NONE) {
         cm_fail(cm, conn, SLUICE_REASON_TIMEOUT, 0, "not established in time (it waited for %s)",
                 cm_state_name(conn->owner.state));

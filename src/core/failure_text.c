@@ -106,7 +106,7 @@ const char *failure_text_of_rejection(sluice_reason reason, bool consumer, bool 
     case SLUICE_REASON_NO_LISTENER:
         return "no listener there, says the peer's stack";
     case SLUICE_REASON_UNREACHABLE:
-        return "the peer's stack ran out of time";
+        return "the peer's stack gave the connection up";
     case SLUICE_REASON_PEER_LOST:
         return "the peer's stack still has an older connection, or none any more";
     default:

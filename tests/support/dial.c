@@ -66,9 +66,14 @@ static int dialer_connect(struct rdma_cm_id *id, struct rdma_conn_param *param) 
 }
 
 static int dialer_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask) {
+    enum ibv_qp_state state = attr->qp_state;
     int rc = soft_init_qp_attr(id, attr, mask);
     if (dialer.other_port != 0 && dialer.tries == dialer.other_port)
         attr->port_num = 2;
+    if (rc == 0 && state == IBV_QPS_RTR && dialer.over > 0 && dialer.tries <= dialer.over) {
+        errno = EINVAL;
+        return -1;
+    }
     return rc;
 }
 

@@ -27,6 +27,7 @@
 
 extern struct dialer {
     uint64_t now_ns;
+    unsigned over;      /* so many tries find their connection over when they read the answer */
     uint32_t spread;    /* what a random number of four bytes is */
     const char *always; /* the fault of every try beyond the script */
     const char *script[DIALER_TRIES];

@@ -316,6 +316,46 @@ TEST(a_slow_handshake_makes_room_only_when_it_is_slow) {
     still_close(&t);
 }
 
+/* A handshake that no peer waits for has five seconds; where all take longer than an eighth of that, eight times as long as they. */
+TEST(where_all_are_slow_no_handshake_has_stopped) {
+    static const uint64_t usual[] = {ADMISSION_USUAL_NS, 900 * MS, 100000 * MS};
+    static const uint64_t limits[] = {ADMISSION_LIMIT_NS, 8 * 900 * MS,
+                                      10000 * MS}; /* the whole way's */
+    for (unsigned row = 0; row < 3; row++) {
+        struct still t;
+        still_open(&t, PAIR_NODE(), PAIR_LINK(.credits = 4));
+        struct cm *cm = cm_of(&t);
+        cm->admission.usual_ns = usual[row];
+        uint64_t begun = clock_ns;
+        dial_stuck(&t);
+        for (uint64_t at = ADMISSION_LIMIT_NS; at < limits[row]; at = at * 11 / 10) {
+            clock_ns = begun + at;
+            settle(&t, A_CM | A_LOOP);
+            assert_int_equal(STAT(&t, handshakes), 1);
+        }
+        clock_ns = begun + limits[row] - 1;
+        settle(&t, A_CM | A_LOOP);
+        assert_int_equal(STAT(&t, handshakes), 1);
+        clock_ns++;
+        settle(&t, A_CM | A_LOOP);
+        assert_int_equal(STAT(&t, handshakes), 0);
+        still_close(&t);
+    }
+}
+
+/* One handshake that took long, or a process that stood still, makes nobody's limit much longer. */
+TEST(a_slow_handshake_counts_as_the_limit_at_most) {
+    struct still t;
+    still_open(&t, PAIR_NODE(), PAIR_LINK(.credits = 4));
+    struct cm *cm = cm_of(&t);
+    cm->admission.usual_ns = 1000 * MS;
+    dial_stuck(&t);
+    clock_ns += 7900 * MS;
+    UNTIL(&t, ALL, t.up_a == 1 && t.up_b == 1);
+    assert_int_equal(cm->admission.usual_ns, smoothed(1000 * MS, ADMISSION_LIMIT_NS));
+    still_close(&t);
+}
+
 /* One place: half of the grace goes with each that is ended, and half of the rest comes back. */
 TEST(patience_shrinks_with_those_who_never_finish) {
     struct still t;

@@ -100,6 +100,79 @@ PAIR_WITH(dialer_opened, a_refusal_without_a_word_is_asked_a_few_times_more) {
     assert_int_equal(dialer.tries, 4);
 }
 
+/* The listener's stack had no room, or no time for it: the next try may find that. */
+PAIR_WITH(dialer_opened, a_connection_that_ends_unanswered_is_asked_for_until_the_time_is_over) {
+    struct pair *p = *state;
+    dialer.always = REJECT(4);
+    pair_dial(p, PAIR_LINK(.timeout_ns = 30 * 1000000000ull));
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
+    for (unsigned tries = 1; conn->owner.state != CM_RELEASED && tries < 100; tries++) {
+        pair_await(p, conn->owner.state == CM_BACKOFF || conn->owner.state == CM_RELEASED);
+        dialer.now_ns = conn->step_ns != 0 ? conn->step_ns : dialer.now_ns;
+        pair_await(p, dialer.tries > tries || conn->owner.state == CM_RELEASED);
+    }
+    assert_uint_in_range(dialer.now_ns - 1000000000000ull, 30 * 1000000000ull, 33 * 1000000000ull);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_UNREACHABLE);
+}
+
+static struct cm_conn *accepting_at(struct side *side) {
+    struct cm_conn *conn;
+    cds_list_for_each_entry(conn, &side->node->cm->conns, link) {
+        if (conn->owner.state == CM_ACCEPTING)
+            return conn;
+    }
+    return NULL;
+}
+
+/* Where a machine is busy an answer is read late, and the listener's patience was over before: over TCP its stream ends. */
+TEST(a_listener_that_gave_up_before_its_answer_was_read_is_asked_again) {
+    struct pair p;
+    dialer_open(&p, PAIR_NODE(.soft_net = SLUICE_SOFT_NET_REQUIRE), PAIR_LINK());
+    dialer.over = 2;
+    pair_dial(&p, PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p.b)->connection->cm;
+    for (unsigned tries = 1; tries <= dialer.over; tries++) {
+        pair_await(&p, accepting_at(&p.a));
+        accepting_at(&p.a)->deadline_ns = p.a.node->cm->next_deadline_ns = 1;
+        pair_await(&p, conn->owner.state == CM_BACKOFF);
+        assert_int_equal(dialer.tries, tries);
+        assert_int_equal(conn->last.reason, SLUICE_REASON_UNREACHABLE);
+        assert_int_equal(conn->last.cm_event, RDMA_CM_EVENT_REJECTED);
+        dialer.now_ns = conn->step_ns;
+        pair_await(&p, dialer.tries == tries + 1);
+    }
+    pair_expect(&p, &p.b, SLUICE_UP);
+    assert_int_equal(pair_info(p.b.session).tries, 3);
+    pair_close(&p);
+}
+
+/* One that hung up has decided, and is not asked again; a REJ without a word is all that is heard of that. */
+PAIR_WITH(dialer_opened, a_listener_that_hung_up_before_its_answer_was_read_is_not_asked_again) {
+    struct pair *p = *state;
+    dialer.over = 1;
+    pair_dial(p, PAIR_LINK());
+    pair_await(p, accepting_at(&p->a));
+    sluice_hangup((sluice_session){atomic_load(&session_of_conn(accepting_at(&p->a))->id)}, 0);
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);
+    assert_int_equal(pair_info(p->b.session).tries, 1);
+}
+
+/* A device that has no attributes for a connection that goes on is at fault itself. */
+PAIR_WITH(dialer_opened,
+          an_answer_without_attributes_and_without_an_end_is_an_error_of_the_device) {
+    struct pair *p = *state;
+    dialer.over = 1;
+    pair_dial(p, PAIR_LINK());
+    struct cm_conn *conn = &pair_session(&p->b)->connection->cm;
+    pair_await(p, conn->unread);
+    dialer.now_ns = conn->step_ns;
+    sluice_event event = pair_expect(p, &p->b, SLUICE_CLOSED);
+    assert_int_equal(event.reason, SLUICE_REASON_DEVICE_ERROR);
+    assert_int_equal(event.vendor, EINVAL);
+}
+
 PAIR_WITH(dialer_opened, a_fresh_nonce_and_session_id_each_try) {
     struct pair *p = *state;
     static const uint8_t none[16];
