@@ -330,7 +330,8 @@ SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_opt
  * waited for: one second after the grace the call returns all the same, or half a second after that thread was seen
  * to enter, if that is later. The log (SLUICE_LOG_ERROR) says which thread is in the way and what stays until it
  * returns: sessions, their memory, the device, a thread of the library. If the log itself does not return, it is not
- * waited for either and nothing is logged. From then on the library calls no handler, no key_lookup and no log any
+ * waited for either and nothing is logged. It returns as well, and says so, when no session has ended for 15 s after the grace
+ * and no thread is in the way: then the device does not answer. From then on the library calls no handler, no key_lookup and no log any
  * more; one that is still running then may use what it was given.
  */
 SLUICE_API void sluice_close(sluice_node *n, uint64_t grace_ns);

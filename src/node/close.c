@@ -35,7 +35,7 @@
 #define GIVE_UP_NS                                                                                 \
     900000000ull /* behind the grace, when a thread of the application is in the way */
 #define TOO_LONG_NS                                                                                \
-    15000000000ull /* the same when none is: the machine is busy, or a device does not flush */
+    15000000000ull /* the same when none is, since a session ended: a device does not flush */
 #define TELLING_PAUSE_NS 5000000
 
 #define STEP_NS 1000000u /* between two looks at loops that may need to be revoked */
@@ -121,19 +121,36 @@ static uint64_t real_now(void) {
     return env_now(&env_default);
 }
 
+/* Whether a session has come nearer to its end since this was asked before. */
+static bool some_ended(sluice_node *n, uint32_t *before) {
+    uint32_t steps = 0u - session_table_used_count(n->index), last = *before;
+    pthread_mutex_lock(&n->lock);
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
+        if (n->loops[i])
+            steps += atomic_load_explicit(&n->loops[i]->drained_count, memory_order_relaxed);
+    pthread_mutex_unlock(&n->lock);
+    *before = steps;
+    return steps != last;
+}
+
 /* For how long sessions may take to end after the grace, as the closing thread sees it. */
 struct patience {
     struct stuck stuck; /* its own looks */
     uint64_t look_ns, until_ns, extra_ns;
+    uint32_t steps;
 };
 
-/* Time counts while no thread is in the way: a thread that is keeps its sessions, which end when it is out. */
+/*
+ * Time counts while no session ends and no thread is in the way: a thread that is keeps its sessions, which end when it is
+ * out.
+ */
 static bool is_patient(struct patience *patience, uint64_t real) {
+    bool ended = some_ended(patience->stuck.n, &patience->steps);
     if (real >= patience->look_ns) {
         stuck_look(&patience->stuck);
         patience->look_ns = real + STUCK_LOOK_NS;
     }
-    if (stuck_any(&patience->stuck) || patience->until_ns == 0)
+    if (ended || stuck_any(&patience->stuck) || patience->until_ns == 0)
         patience->until_ns = real + patience->extra_ns;
     return real < patience->until_ns;
 }
@@ -147,6 +164,7 @@ static void end_sessions(sluice_node *n, uint64_t grace_ns) {
     uint64_t revoke_all = limit > UINT64_MAX / 2 - start ? UINT64_MAX : start + limit;
     struct patience patience = {.stuck = {.n = n, .calls_over = true},
                                 .extra_ns = leave + CLOSE_EXTRA_NS - LEAVE_NS};
+    stuck_look(&patience.stuck);
     atomic_store(&n->close_deadline_ns, due);
     while (session_table_used_count(n->index) > 0) {
         uint64_t real = real_now();
@@ -279,12 +297,15 @@ static bool give_up(struct closing *c, struct aside *aside) {
 
 /* False: it is not closed, and the caller is to go. */
 static bool wait_while_useful(struct closing *c, struct aside *aside) {
-    uint64_t grace_over = later(c->start_ns, c->grace_ns);
+    uint64_t grace_over = later(c->start_ns, c->grace_ns), ended = grace_over;
+    uint32_t steps = 0;
     bool closed = aside_wait(aside, grace_over);
     while (!closed) {
         stuck_look(&c->stuck);
         uint64_t now = real_now();
-        if (now >= later(grace_over, TOO_LONG_NS) ||
+        if (some_ended(c->n, &steps))
+            ended = now;
+        if (now >= later(ended, TOO_LONG_NS) ||
             (now >= later(grace_over, GIVE_UP_NS) && stuck_any(&c->stuck)))
             return false;
         closed = aside_wait(aside, now + STUCK_LOOK_NS);
@@ -314,6 +335,7 @@ void sluice_close(sluice_node *n, uint64_t grace_ns) {
     struct aside *aside = NULL;
     if (c) {
         *c = closing;
+        stuck_look(&c->stuck);
         aside = aside_start("sluice-close", run_close, end_close, c);
     }
     if (aside) {

@@ -30,18 +30,21 @@ static void look_at_log(struct stuck *s) {
     look_at(&s->log, atomic_load(&s->n->log.inside) > 0, atomic_load(&s->n->log.rests));
 }
 
-static uint32_t moves_of(struct sluice_loop *l) {
+static uint32_t moves_of(const struct sluice_loop *l) {
     return atomic_load(&l->progress_count) + atomic_load(&l->calls);
 }
 
 /* n->lock. From the next call of the application's on each shows, if the loop moves at all before it. */
 static void watch_loops(struct stuck *s) {
     bool any = false;
-    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
+    for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++) {
+        if (s->loops[i].of != s->n->loops[i]) /* another one has its place */
+            s->loops[i] = (struct stuck_place){.of = s->n->loops[i]};
         if (s->n->loops[i] && !s->loops[i].watched) {
             atomic_fetch_or(&s->n->loops[i]->closing, LOOP_WATCHED);
             any = true;
         }
+    }
     if (any)
         barrier_everywhere();
     for (uint32_t i = 0; i < STATS_LOOPS_MAX; i++)
@@ -49,6 +52,15 @@ static void watch_loops(struct stuck *s) {
             s->loops[i].watched = true;
             s->loops[i].first = moves_of(s->n->loops[i]);
         }
+}
+
+/*
+ * In a call of the application's; or perhaps in one from before it was watched, if it has not moved since. One that is elsewhere
+ * is at its own work, which may take long where it has thousands of sessions to end.
+ */
+static bool is_calling(const struct sluice_loop *l, const struct stuck_place *place) {
+    return (atomic_load(&l->calls) & 1) ||
+           (atomic_load(&l->poll_busy) && moves_of(l) == place->first);
 }
 
 void stuck_look(struct stuck *s) {
@@ -63,8 +75,7 @@ void stuck_look(struct stuck *s) {
             s->loops[i] = (struct stuck_place){0};
             continue;
         }
-        look_at(&s->loops[i], atomic_load(&l->poll_busy) || (atomic_load(&l->calls) & 1),
-                moves_of(l));
+        look_at(&s->loops[i], is_calling(l, &s->loops[i]), moves_of(l));
         wakeup_signal_flag(&l->mailbox.wakeup);
     }
     pthread_mutex_unlock(&n->lock);

@@ -4,7 +4,9 @@
  * of a call, and do not return.
  *
  * A thread counts as stuck after several looks in a row found a thread inside and no progress in
- * between. Looks are counted and not time, so that no thread counts as stuck because the machine stood still.
+ * between. Looks are counted and not time, so that no thread counts as stuck because the machine stood still. A loop is
+ * inside while it calls the application. What it does by itself may take long; only before it first moves can that not be told
+ * from a call, so the first look is made at the beginning of the close.
  *
  * Owner: the caller of sluice_close(); the closing thread has looks of its own. What they read is atomic, and the
  * loops are there: n->lock.
@@ -22,6 +24,7 @@
 #define STUCK_LOOKS 25u           /* so often nothing moved: half a second */
 
 struct stuck_place {
+    const void *of; /* a loop's place: that loop */
     uint32_t moves; /* at the last look */
     uint32_t looks; /* in a row that found a thread inside and no moves */
     bool watched;   /* a loop is: */

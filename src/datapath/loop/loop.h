@@ -147,6 +147,7 @@ struct sluice_loop {
     bool wc_short;            /* the last of them left nothing there */
     uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
     _Atomic uint32_t progress_count; /* written by the thread that runs it */
+    _Atomic uint32_t drained_count;  /* the same: connections that are done with the device */
     _Atomic uint32_t calls; /* likewise: begun and ended, see loop_call_begin(); odd: inside */
 
     uint64_t framed, framed_bytes; /* messages framed.h sent since they were added to the totals */

@@ -96,6 +96,8 @@ static void drained(struct sluice_loop *l, struct session *s) {
     if (connection_has_qp(c))
         release_qp(l, c);
     session_set_state(s, SESSION_DRAINED);
+    uint32_t count = atomic_load_explicit(&l->drained_count, memory_order_relaxed);
+    atomic_store_explicit(&l->drained_count, count + 1, memory_order_relaxed);
     c->drain.deadline_ns = 0;
     retain_end(l, s);
     send_abandon(l, c, SLUICE_EUNKNOWN);

@@ -83,19 +83,30 @@ static struct ibv_cq *stuck_create_cq(struct ibv_context *ctx, int cqe, void *cq
     return fabric_soft.create_cq(ctx, cqe, cq_context, channel, comp_vector);
 }
 
-static sluice_node *open_node(void (*log)(int level, const char *text, void *arg)) {
+/* So long that a handler would have been given up. */
+static int slow_destroy_qp(struct ibv_qp *qp) {
+    const struct timespec time = {.tv_nsec = SLOW_NS / 2};
+    nanosleep(&time, NULL);
+    return fabric_soft.destroy_qp(qp);
+}
+
+static sluice_node *open_node_with(uint32_t workers,
+                                   void (*log)(int level, const char *text, void *arg)) {
     sluice_node *n;
     sluice_error e;
     told.text[0] = 0;
     told.closed = told.stuck = told.inside = told.go_on = told.out = false;
     told.late = 0;
     device.closed = device.inside = device.go_on = false;
-    if (sluice_open(&n, SLUICE_NODE(.device = "soft", .workers = SLUICE_NO_WORKERS, .log = log),
-                    &e) != 0)
+    if (sluice_open(&n, SLUICE_NODE(.device = "soft", .workers = workers, .log = log), &e) != 0)
         fail_msg("%s", e.text);
     device.fabric = fabric_soft;
     n->fabric = &device.fabric; /* nothing of it is on its way yet */
     return n;
+}
+
+static sluice_node *open_node(void (*log)(int level, const char *text, void *arg)) {
+    return open_node_with(SLUICE_NO_WORKERS, log);
 }
 
 static void close_in_time(sluice_node *n) {
@@ -172,6 +183,53 @@ TEST(threads_that_call_again_and_again_are_not_in_the_way) {
 
 TEST(a_thread_that_logs_again_and_again_is_not_in_the_way) {
     closes_while(log_on, 1);
+}
+
+/* ---- a loop with much to do --------------------------------------------------------------------- */
+
+static struct heard { _Atomic unsigned up, closed; } at_server, at_client;
+
+static void on_event(const sluice_event *event, void *arg) {
+    struct heard *heard = arg;
+    atomic_fetch_add(&heard->up, event->type == SLUICE_UP);
+    atomic_fetch_add(&heard->closed, event->type == SLUICE_CLOSED);
+}
+
+static void open_sessions(sluice_node *server, sluice_node *client, unsigned count) {
+    char address[32];
+    sluice_listener listener;
+    sluice_session session;
+    uint64_t until = now() + LIMIT_NS;
+    assert_int_equal(sluice_listen(server, "127.0.0.1:0",
+                                   SLUICE_LINK(.handler = on_event, .handler_arg = &at_server),
+                                   &listener, NULL),
+                     0);
+    snprintf(address, sizeof address, "127.0.0.1:%d", sluice_listener_port(listener));
+    for (unsigned i = 0; i < count; i++)
+        assert_int_equal(sluice_dial(client, address,
+                                     SLUICE_LINK(.handler = on_event, .handler_arg = &at_client),
+                                     &session, NULL),
+                         0);
+    while (atomic_load(&at_server.up) + atomic_load(&at_client.up) < 2 * count) {
+        assert_true(now() < until);
+        sched_yield();
+    }
+}
+
+/* It takes seconds to end its sessions, and calls no handler meanwhile; one after the other ends. */
+TEST(a_loop_that_takes_long_by_itself_is_no_stuck_handler) {
+    enum { SESSIONS = 8 }; /* in all longer than closing waits for one */
+    sluice_node *client = open_node_with(1, on_log), *n = open_node_with(1, on_log);
+    device.fabric.destroy_qp = slow_destroy_qp;
+    client->fabric = &fabric_soft;
+    open_sessions(n, client, SESSIONS);
+    sluice_close(n, 200 * MS); /* the end of that finds the loop at it */
+    assert_int_equal(atomic_load(&n->state), NODE_CLOSED);
+    assert_int_equal(atomic_load(&at_server.closed), SESSIONS);
+    assert_false(says("gives up"));
+    assert_false(says("given up"));
+    sluice_close(client, 0);
+    assert_int_equal(atomic_load(&at_client.closed), SESSIONS);
 }
 
 /* ---- and stays --------------------------------------------------------------------------------- */
