@@ -8,9 +8,14 @@
  * with --storm; then all at once, and each of them carries a message to and fro before it is closed. The answering process counts
  * what it sees of that: both fail if a session did not come up, carry its message and close at both ends.
  *
- *   lib-connect [--json] [--count N] [--handshake] [--storm] [--workers N] [--device NAME]
+ * With --restart the answering process then closes its node while all sessions are up, which has to close every one of them,
+ * or is killed; and listens again. The other dials each session again when it is closed, and all have to come back. It is a storm,
+ * too.
+ *
+ *   lib-connect [--json] [--count N] [--handshake] [--storm] [--restart close|kill] [--workers N] [--device NAME]
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,8 +32,10 @@
 #define FRAME 4096u
 #define RECEIVE (256ull << 20)
 #define LIMIT_NS 60000000000ull
+#define PAUSE_NS 50000000ull /* of one whose server is not there, before it dials again */
 
 static bool json, greet, storm;
+static enum { RESTART_NOT, RESTART_CLOSE, RESTART_KILL } restart;
 static int count = 1000, workers = 1;
 static const char *device = "soft";
 static uint64_t taken[COUNT_MAX];
@@ -65,6 +72,18 @@ static sluice_node *open_node(uint32_t workers) {
     return n;
 }
 
+/* What the two processes say to each other: a port to listen at, or DONE; where it listens, and since when. */
+#define DONE (-1)
+struct served {
+    int port;
+    uint64_t since_ns;
+};
+
+struct answering {
+    pid_t pid;
+    int sock;
+};
+
 /* ---- the answering process ------------------------------------------------------------------- */
 
 static _Atomic int came_up, echoed, gone;
@@ -90,34 +109,98 @@ static void all_went_by(void) {
     exit(1);
 }
 
-static void answer(int sock) {
+static void say(int sock, const void *what, size_t bytes) {
+    if (write(sock, what, bytes) != (ssize_t)bytes)
+        exit(1); /* the other process failed, and said why */
+}
+
+/* Below those that systems give to who asks for none. */
+static int some_port(int i) {
+    return 10000 + (getpid() * 7 + i * 101) % 20000;
+}
+
+/* At this port, or 0 for any; tells the other process which one it is, and since when. */
+static sluice_node *serve(int sock, int port) {
     sluice_node *n = open_node((uint32_t)workers);
     sluice_listener l;
     sluice_error e;
-    char byte;
-    if (sluice_listen(n, "127.0.0.1:0",
-                      SLUICE_LINK(.handler = echo, .credits = CREDITS, .timeout_ns = LIMIT_NS,
-                                  .key_count = greet, .keys = greet ? &key : NULL),
-                      &l, &e) != 0)
+    char at[32];
+    int status = -1;
+    /* One that is to listen again has a port that no dial goes out by meanwhile. */
+    for (int i = 0; i < (restart && port == 0 ? 100 : 1) && status != 0; i++) {
+        snprintf(at, sizeof at, "127.0.0.1:%d", restart && port == 0 ? some_port(i) : port);
+        status =
+            sluice_listen(n, at,
+                          SLUICE_LINK(.handler = echo, .credits = CREDITS, .timeout_ns = LIMIT_NS,
+                                      .key_count = greet, .keys = greet ? &key : NULL),
+                          &l, &e);
+    }
+    if (status != 0)
         die("listen", &e);
-    int port = sluice_listener_port(l);
-    if (write(sock, &port, sizeof port) != sizeof port)
-        exit(1);
-    if (read(sock, &byte, 1) > 0) /* the other process is done; else it failed, and said why */
+    struct served served = {.port = sluice_listener_port(l), .since_ns = sluice_now()};
+    say(sock, &served, sizeof served);
+    return n;
+}
+
+/* With all its sessions up: each has been told that it is closed when the call returns. */
+static void close_with_all(sluice_node *n) {
+    sluice_close(n, 0);
+    if (gone == came_up)
+        return;
+    fprintf(stderr, "lib-connect: of %d sessions %d had their event when the node was closed\n",
+            came_up, gone);
+    exit(1);
+}
+
+static void answer(int sock) {
+    sluice_node *n = NULL;
+    int port = 0;
+    while (read(sock, &port, sizeof port) ==
+           sizeof port) { /* it says where to listen, or that it is done */
+        if (n && port != DONE)
+            close_with_all(n);
+        if (port == DONE)
+            break;
+        came_up = gone = echoed = 0;
+        n = serve(sock, port);
+    }
+    if (port == DONE)
         all_went_by();
     sluice_close(n, 0);
 }
 
+/* other: an end of the asking process's own, -1: none. */
+static struct answering start_answering(int other) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+        die("socketpair", NULL);
+    pid_t child = fork();
+    if (child < 0)
+        die("fork", NULL);
+    close(pair[child != 0 ? 0 : 1]);
+    if (child != 0)
+        return (struct answering){.pid = child, .sock = pair[1]};
+    if (other >= 0)
+        close(other);
+    answer(pair[0]);
+    exit(0);
+}
+
 /* ---- the asking process ---------------------------------------------------------------------- */
 
-static sluice_session dial(sluice_node *n, sluice_loop *loop, const char *to) {
+/* The place that the session has in the list of them, if there is one, comes with each event of it. */
+static sluice_session dial(sluice_node *n, sluice_loop *loop, const char *to,
+                           sluice_session *place) {
     sluice_session s;
     sluice_error e;
     if (sluice_dial(n, to,
-                    SLUICE_LINK(.loop = loop, .credits = CREDITS, .timeout_ns = LIMIT_NS,
-                                .key_count = greet, .keys = greet ? &key : NULL),
+                    SLUICE_LINK(.loop = loop, .arg = place, .credits = CREDITS,
+                                .timeout_ns = LIMIT_NS, .key_count = greet,
+                                .keys = greet ? &key : NULL),
                     &s, &e) != 0)
         die("dial", &e);
+    if (place)
+        *place = s;
     return s;
 }
 
@@ -170,7 +253,7 @@ static double one_after_another(sluice_node *n, sluice_loop *loop, const char *t
     uint64_t start = sluice_now();
     for (int i = 0; i < count; i++) {
         uint64_t begun = sluice_now();
-        sluice_session s = dial(n, loop, to);
+        sluice_session s = dial(n, loop, to, NULL);
         await(loop, SLUICE_UP, 1);
         taken[i] = sluice_now() - begun;
         sluice_hangup(s, 0);
@@ -188,15 +271,119 @@ static void a_message_each(sluice_loop *loop, const sluice_session *sessions) {
     await(loop, SLUICE_MESSAGE, count);
 }
 
-static void ask(int sock) {
+/* ---- a server that starts again -------------------------------------------------------------- */
+
+struct redial {
+    sluice_session **places; /* of those that are to be dialed again, the first `count` */
+    bool *back;              /* of each place */
+    int count, up;
+    uint64_t due_ns;
+};
+
+/* Those that are closed are dialed at once; when one finds no server, after a pause. */
+static void on_restart(struct redial *redial, const sluice_session *first,
+                       const sluice_event *event) {
+    bool *back = &redial->back[(sluice_session *)event->arg - first];
+    if (event->type == SLUICE_UP) {
+        *back = true;
+        redial->up++;
+    }
+    if (event->type != SLUICE_CLOSED)
+        return;
+    redial->up -= *back;
+    *back = false;
+    switch (event->reason) {
+    case SLUICE_REASON_PEER_CLOSE: /* the node closes its sessions one by one, and then is closed */
+    case SLUICE_REASON_NODE_CLOSED:
+    case SLUICE_REASON_PEER_LOST:
+        break;
+    case SLUICE_REASON_NO_LISTENER:
+        redial->due_ns = sluice_now() + PAUSE_NS;
+        break;
+    default:
+        die_of(event);
+    }
+    redial->places[redial->count++] = event->arg;
+}
+
+/* Until all are up again. Returns how long the last one took from when there was a server. */
+static double come_back(sluice_node *n, sluice_loop *loop, const char *to, int sock,
+                        const sluice_session *first) {
+    struct redial redial = {.places = calloc((size_t)count, sizeof(sluice_session *)),
+                            .back = calloc((size_t)count, sizeof(bool))};
+    struct served served = {.port = 0};
+    sluice_event events[64];
+    uint64_t limit = sluice_now() + LIMIT_NS;
+    if (!redial.places || !redial.back)
+        die("no memory", NULL);
+    while (redial.up < count) {
+        int got = sluice_poll(loop, events, 64, PAUSE_NS);
+        if (got < 0 || sluice_now() > limit)
+            die("they do not come back", NULL);
+        for (int i = 0; i < got; i++)
+            on_restart(&redial, first, &events[i]);
+        while (redial.count > 0 && sluice_now() >= redial.due_ns)
+            dial(n, loop, to, redial.places[--redial.count]);
+    }
+    if (read(sock, &served, sizeof served) != sizeof served)
+        exit(1);
+    free(redial.places);
+    free(redial.back);
+    return seconds_since(served.since_ns);
+}
+
+/* The process that answers from now on, and the way to it. */
+static void start_again(struct answering *answering, struct answering *next, int port) {
+    if (restart == RESTART_KILL) {
+        kill(answering->pid, SIGKILL);
+        waitpid(answering->pid, NULL, 0);
+        close(answering->sock);
+        *answering = *next;
+    }
+    say(answering->sock, &port, sizeof port);
+}
+
+/* ---- everything in its turn ------------------------------------------------------------------ */
+
+struct took {
+    double in_turn, up, echoes, back, down;
+};
+
+static void show(const struct took *took) {
+    if (!storm)
+        show_rate("one after another, up and down", took->in_turn);
+    show_rate("all at once, up", took->up);
+    show_rate("all at once, a message each", took->echoes);
+    if (restart)
+        show_rate(restart == RESTART_KILL ? "killed, all up again" : "closed, all up again",
+                  took->back);
+    show_rate("all at once, down", took->down);
+    if (!storm)
+        show_times("set up", taken);
+}
+
+static void storm_of(struct took *took, sluice_node *n, sluice_loop *loop, const char *to,
+                     sluice_session *sessions) {
+    uint64_t start = sluice_now();
+    for (int i = 0; i < count; i++)
+        dial(n, loop, to, &sessions[i]);
+    await(loop, SLUICE_UP, count);
+    took->up = seconds_since(start);
+    start = sluice_now();
+    a_message_each(loop, sessions);
+    took->echoes = seconds_since(start);
+}
+
+static void ask(struct answering *answering, struct answering *next) {
     char to[32];
-    int port;
+    struct served served = {.port = 0};
+    struct took took = {.up = 0};
     sluice_error e;
     sluice_loop *loop;
-    double in_turn = 0;
-    if (read(sock, &port, sizeof port) != sizeof port)
+    say(answering->sock, &served.port, sizeof served.port);
+    if (read(answering->sock, &served, sizeof served) != sizeof served)
         exit(1); /* the other process said why */
-    snprintf(to, sizeof to, "127.0.0.1:%d", port);
+    snprintf(to, sizeof to, "127.0.0.1:%d", served.port);
     sluice_node *n = open_node(SLUICE_NO_WORKERS);
     if (sluice_loop_open(n, &loop, &e) != 0)
         die("loop", &e);
@@ -205,36 +392,34 @@ static void ask(int sock) {
         die("no memory", NULL);
 
     if (!storm)
-        in_turn = one_after_another(n, loop, to);
+        took.in_turn = one_after_another(n, loop, to);
+    storm_of(&took, n, loop, to, sessions);
+    if (restart) {
+        start_again(answering, next, served.port);
+        took.back = come_back(n, loop, to, answering->sock, sessions);
+        a_message_each(loop, sessions);
+    }
     uint64_t start = sluice_now();
-    for (int i = 0; i < count; i++)
-        sessions[i] = dial(n, loop, to);
-    await(loop, SLUICE_UP, count);
-    double up = seconds_since(start);
-    start = sluice_now();
-    a_message_each(loop, sessions);
-    double echoes = seconds_since(start);
-    start = sluice_now();
     for (int i = 0; i < count; i++)
         sluice_hangup(sessions[i], 0);
     await(loop, SLUICE_CLOSED, count);
-    double down = seconds_since(start);
+    took.down = seconds_since(start);
 
-    if (!storm)
-        show_rate("one after another, up and down", in_turn);
-    show_rate("all at once, up", up);
-    show_rate("all at once, a message each", echoes);
-    show_rate("all at once, down", down);
-    if (!storm)
-        show_times("set up", taken);
+    show(&took);
     free(sessions);
     sluice_close(n, 0);
-    if (write(sock, "d", 1) != 1)
-        exit(1);
+    served.port = DONE;
+    say(answering->sock, &served.port, sizeof served.port);
+}
+
+static bool is_restart(const char *how) {
+    restart = strcmp(how, "kill") == 0 ? RESTART_KILL : RESTART_CLOSE;
+    storm = true;
+    return restart == RESTART_KILL || strcmp(how, "close") == 0;
 }
 
 int main(int argc, char **argv) {
-    int pair[2], status = 0;
+    int status = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
@@ -242,6 +427,8 @@ int main(int argc, char **argv) {
             greet = true;
         else if (strcmp(argv[i], "--storm") == 0)
             storm = true;
+        else if (strcmp(argv[i], "--restart") == 0 && i + 1 < argc)
+            count = is_restart(argv[++i]) ? count : 0;
         else if (strcmp(argv[i], "--workers") == 0 && i + 1 < argc)
             workers = atoi(argv[++i]);
         else if (strcmp(argv[i], "--count") == 0 && i + 1 < argc)
@@ -254,21 +441,15 @@ int main(int argc, char **argv) {
     if (count < 1 || count > COUNT_MAX || workers < 1)
         return fprintf(stderr,
                        "usage: lib-connect [--json] [--count N] [--handshake] [--storm]"
-                       " [--workers N] [--device NAME], up to %d sessions\n",
+                       " [--restart close|kill] [--workers N] [--device NAME], up to %d sessions\n",
                        COUNT_MAX),
                2;
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-        die("socketpair", NULL);
-    pid_t child = fork();
-    if (child < 0)
-        die("fork", NULL);
-    close(pair[child != 0 ? 0 : 1]);
-    if (child == 0) {
-        answer(pair[0]);
-        return 0;
-    }
-    ask(pair[1]);
-    close(pair[1]);
-    waitpid(child, &status, 0);
+    struct answering answering = start_answering(-1), next = {.sock = -1};
+    if (restart ==
+        RESTART_KILL) /* threads of the library do not survive a fork: the next server is one from before */
+        next = start_answering(answering.sock);
+    ask(&answering, &next);
+    close(answering.sock);
+    waitpid(answering.pid, &status, 0);
     return status != 0;
 }

@@ -32,6 +32,16 @@ for count in 30 1200; do
     done
 done
 
+# The server closes, or is killed, with its sessions up; all dialers come back.
+for how in close kill; do
+    for net in off require; do
+        if ! SLUICE_SOFT_NET=$net "$bin/../bench/lib-connect" --count 200 --restart "$how" > "$work/out" 2> "$work/err"; then
+            echo "storms_cli: --restart $how, SLUICE_SOFT_NET=$net: $(cat "$work/err")" >&2
+            failed=1
+        fi
+    done
+done
+
 [ -z "${SLUICE_SANITIZE:-}" ] || exit "$failed" # the benchmark of wakes is no program of theirs
 if ! "$top/bench/control" --bin "$bin/../bench" --rounds 1 --count 20 > "$work/out" 2> "$work/err"; then
     echo "storms_cli: bench/control: $(cat "$work/err")" >&2
