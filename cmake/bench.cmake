@@ -45,6 +45,9 @@ target_link_libraries(lib-cost PRIVATE sluice_static)
 add_executable(lib-many bench/raw/lib_many.c)
 target_link_libraries(lib-many PRIVATE sluice_static)
 
+# Many connections of a plain server of sockets.
+add_executable(epoll-tcp bench/raw/epoll_tcp.c)
+
 # Two processes that sleep between messages, beside programs that spin; and the same over plain TCP.
 add_executable(lib-busy bench/raw/lib_busy.c)
 target_link_libraries(lib-busy PRIVATE sluice_static)

@@ -5,9 +5,10 @@
  *
  * One process forks the other; each has one worker. The asking one opens the sessions, then keeps DEPTH
  * messages of 64 bytes on their way to and fro, each on the next session in turn, or with --each DEPTH messages
- * on every session; then it lets both processes rest and takes the CPU time each of them used.
+ * on every session; then it lets both processes rest and takes the CPU time each of them used. With --probe a third process has a
+ * session of its own, on which it asks once a millisecond meanwhile: how long that takes beside the others.
  *
- *   lib-many [--json] [--sessions N] [--depth N] [--each] [--seconds S] [--idle S] [--credits N] [--eager BYTES]
+ *   lib-many [--json] [--sessions N] [--depth N] [--each] [--probe] [--seconds S] [--idle S] [--credits N] [--eager BYTES]
  *            [--mode spin|adaptive|block] [--device NAME]
  */
 #define _GNU_SOURCE
@@ -29,7 +30,7 @@
 #define BYTES 64
 #define LIMIT_NS 60000000000ull
 
-static bool json, each;
+static bool json, each, probe;
 static uint32_t sessions = 1000, depth = 128, credits, eager, mode = SLUICE_IDLE_ADAPTIVE;
 static double seconds = 1, idle_seconds;
 static const char *device = "soft";
@@ -43,13 +44,14 @@ static void die(const char *what, const sluice_error *e) {
     exit(1);
 }
 
-static sluice_node *open_node(uint32_t idle) {
+static sluice_node *open_node(uint32_t idle, uint32_t workers) {
     sluice_node *n;
     sluice_error e;
     if (sluice_open(&n,
                     SLUICE_NODE(.name = "lib-many", .device = device, .idle = idle,
-                                .eager_bytes = eager, .sessions_max = sessions + 16,
-                                .requests_max = sessions + 16, .memory_bytes_max = 16ull << 30),
+                                .workers = workers, .eager_bytes = eager,
+                                .sessions_max = sessions + 16, .requests_max = sessions + 16,
+                                .memory_bytes_max = 16ull << 30),
                     &e) != 0)
         die("open", &e);
     return n;
@@ -82,6 +84,11 @@ static struct usage take_usage(sluice_node *n) {
     };
 }
 
+static void rest(double s) {
+    struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
+    nanosleep(&ts, NULL);
+}
+
 /* ---- the answering process ------------------------------------------------------------------- */
 
 static void echo(const sluice_event *event, void *arg) {
@@ -92,7 +99,7 @@ static void echo(const sluice_event *event, void *arg) {
 }
 
 static void answer(int sock) {
-    sluice_node *n = open_node(mode);
+    sluice_node *n = open_node(mode, 1);
     sluice_listener l;
     sluice_error e;
     char command;
@@ -106,6 +113,73 @@ static void answer(int sock) {
         if (write(sock, &usage, sizeof usage) != sizeof usage)
             break;
     }
+    sluice_close(n, 0);
+}
+
+/* ---- the one that asks once a millisecond ---------------------------------------------------- */
+
+struct latency {
+    double p50_us, p99_us;
+};
+
+static int by_value(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void expect(sluice_loop *loop, sluice_event_type type) {
+    sluice_event event;
+    uint64_t limit = sluice_now() + LIMIT_NS;
+    int got;
+    while ((got = sluice_poll(loop, &event, 1, LIMIT_NS)) == 0 || event.type != type)
+        if (got < 0 || (got == 1 && event.type == SLUICE_CLOSED) || sluice_now() > limit)
+            die("the third process's session does not answer", NULL);
+}
+
+static void ask_each_millisecond(int sock, sluice_loop *loop, sluice_session session) {
+    static uint64_t took[60000];
+    uint32_t count = 0;
+    char word;
+    if (read(sock, &word, 1) != 1)
+        exit(1);
+    for (uint64_t due = sluice_now(); recv(sock, &word, 1, MSG_DONTWAIT) < 0; due += 1000000) {
+        while (sluice_now() < due && mode == SLUICE_IDLE_SPIN)
+            ;
+        if (sluice_now() < due)
+            rest((double)(due - sluice_now()) / 1e9);
+        uint64_t start = sluice_now();
+        if (sluice_send_copy(session, "ask", 3, NULL) != 0)
+            die("the third process cannot send", NULL);
+        expect(loop, SLUICE_MESSAGE);
+        took[count++ % 60000] = sluice_now() - start;
+        due = due + 1000000 < sluice_now() ? sluice_now() : due;
+    }
+    count = count < 60000 ? count : 60000;
+    qsort(took, count, sizeof *took, by_value);
+    struct latency latency = {count > 0 ? (double)took[count / 2] / 1e3 : -1,
+                              count > 0 ? (double)took[count - 1 - count / 100] / 1e3 : -1};
+    if (write(sock, &latency, sizeof latency) != sizeof latency)
+        exit(1);
+}
+
+static void ask_beside(int sock) {
+    char to[32];
+    int port;
+    sluice_error e;
+    sluice_loop *loop;
+    sluice_session session;
+    sluice_node *n = open_node(mode, SLUICE_NO_WORKERS);
+    if (read(sock, &port, sizeof port) != sizeof port)
+        exit(1);
+    snprintf(to, sizeof to, "127.0.0.1:%d", port);
+    if (sluice_loop_open(n, &loop, &e) != 0)
+        die("loop", &e);
+    sluice_link_options o = *link_options(NULL);
+    o.loop = loop;
+    if (sluice_dial(n, to, &o, &session, &e) != 0)
+        die("dial", &e);
+    expect(loop, SLUICE_UP);
+    ask_each_millisecond(sock, loop, session);
     sluice_close(n, 0);
 }
 
@@ -145,11 +219,6 @@ static void on_event(const sluice_event *event, void *arg) {
         send_next(&event->session);
 }
 
-static void rest(double s) {
-    struct timespec ts = {(time_t)s, (long)((s - (double)(time_t)s) * 1e9)};
-    nanosleep(&ts, NULL);
-}
-
 static struct usage theirs(int sock) {
     struct usage usage;
     if (write(sock, "u", 1) != 1 || read(sock, &usage, sizeof usage) != sizeof usage)
@@ -178,13 +247,25 @@ static void open_sessions(sluice_node *n, const char *to) {
         die_closed("the sessions do not come up");
 }
 
-static double rate(void) {
+/* The third process is told to begin and to end, and says how long its messages took. */
+static struct latency told(int prober, char word) {
+    struct latency latency = {0};
+    if (probe && write(prober, &word, 1) != 1)
+        exit(1);
+    if (probe && word == 'e' && read(prober, &latency, sizeof latency) != sizeof latency)
+        exit(1);
+    return latency;
+}
+
+static double rate(int prober, struct latency *latency) {
     for (uint32_t i = 0; i < (each ? depth * sessions : depth); i++)
         send_next(NULL);
     rest(seconds / 5);
+    (void)told(prober, 'b');
     uint64_t before = echoes, start = sluice_now();
     rest(seconds);
     double per_s = (double)(echoes - before) * 1e9 / (double)(sluice_now() - start);
+    *latency = told(prober, 'e');
     stop = true;
     uint64_t limit = sluice_now() + LIMIT_NS;
     while (echoes < sent && closed == 0 && sluice_now() < limit)
@@ -198,18 +279,21 @@ static double percent(uint64_t before_ns, uint64_t after_ns) {
     return (double)(after_ns - before_ns) / 1e7 / idle_seconds;
 }
 
-static void ask(int sock) {
+static void ask(int sock, int prober) {
     char to[32];
     int port;
+    struct latency latency = {0};
     double idle_theirs = -1, idle_mine = -1;
     if (read(sock, &port, sizeof port) != sizeof port)
         exit(1);
     snprintf(to, sizeof to, "127.0.0.1:%d", port);
-    sluice_node *n = open_node(mode);
+    if (probe && write(prober, &port, sizeof port) != sizeof port)
+        exit(1);
+    sluice_node *n = open_node(mode, 1);
     struct usage none = theirs(sock);
     open_sessions(n, to);
     struct usage some = theirs(sock);
-    double per_s = seconds > 0 ? rate() : -1;
+    double per_s = seconds > 0 ? rate(prober, &latency) : -1;
     if (idle_seconds > 0) {
         rest(0.2); /* what adaptive spinning is left */
         struct usage mine = take_usage(n), other = theirs(sock);
@@ -222,21 +306,26 @@ static void ask(int sock) {
     if (json)
         printf("{\"sessions\":%u,\"echoes_per_s\":%.0f,\"rss_per_session\":%.0f,"
                "\"registered_per_session\":%.0f,\"idle_cpu_percent\":%.3f,"
-               "\"idle_cpu_percent_dialer\":%.3f}\n",
-               sessions, per_s, rss, registered, idle_theirs, idle_mine);
+               "\"idle_cpu_percent_dialer\":%.3f,\"probe_p50_us\":%.1f,\"probe_p99_us\":%.1f}\n",
+               sessions, per_s, rss, registered, idle_theirs, idle_mine, latency.p50_us,
+               latency.p99_us);
     else
         printf("%u sessions: %.0f messages to and fro a second, %.1f KiB resident and %.1f KiB"
                " registered a session, at rest %.3f %% of a CPU (dialer: %.3f %%)\n",
                sessions, per_s, rss / 1024, registered / 1024, idle_theirs, idle_mine);
+    if (probe && !json)
+        printf("one message a millisecond beside them: p50 %.1f us, p99 %.1f us\n", latency.p50_us,
+               latency.p99_us);
     sluice_close(n, 0);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
 static int usage(void) {
-    fprintf(stderr, "usage: lib-many [--json] [--sessions N] [--depth N] [--each] [--seconds S]"
-                    " [--idle S]\n                [--credits N] [--eager BYTES]"
-                    " [--mode spin|adaptive|block] [--device NAME]\n");
+    fprintf(stderr,
+            "usage: lib-many [--json] [--sessions N] [--depth N] [--each] [--probe] [--seconds S]"
+            " [--idle S]\n                [--credits N] [--eager BYTES]"
+            " [--mode spin|adaptive|block] [--device NAME]\n");
     return 2;
 }
 
@@ -263,31 +352,42 @@ static bool option(const char *name, const char *value) {
     return false;
 }
 
-int main(int argc, char **argv) {
+/* Another process, which does that with one end of a pair; returns the other end. */
+static int start(void (*run)(int sock), int not_its) {
     int pair[2];
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            json = true;
-        else if (strcmp(argv[i], "--each") == 0)
-            each = true;
-        else if (i + 1 >= argc || !option(argv[i], argv[i + 1]))
-            return usage();
-        else
-            i++;
-    }
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
         die("socketpair", NULL);
     pid_t child = fork();
     if (child < 0)
         die("fork", NULL);
     close(pair[child == 0 ? 0 : 1]);
-    if (child == 0) {
-        answer(pair[1]);
-        return 0;
+    if (child != 0)
+        return pair[0];
+    if (not_its >= 0)
+        close(not_its);
+    run(pair[1]);
+    exit(0);
+}
+
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (strcmp(argv[i], "--each") == 0)
+            each = true;
+        else if (strcmp(argv[i], "--probe") == 0)
+            probe = true;
+        else if (i + 1 >= argc || !option(argv[i], argv[i + 1]))
+            return usage();
+        else
+            i++;
     }
-    ask(pair[0]);
-    close(pair[0]);
-    int status = 0;
-    waitpid(child, &status, 0);
-    return status != 0;
+    int answering = start(answer, -1), prober = probe ? start(ask_beside, answering) : -1;
+    ask(answering, prober);
+    close(answering);
+    close(prober);
+    int failed = 0, status;
+    for (int i = 0; i < 1 + probe; i++)
+        failed |= wait(&status) < 0 || status != 0;
+    return failed;
 }

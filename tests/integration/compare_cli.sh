@@ -62,7 +62,7 @@ check "status $status: $(cat "$work/err")" [ "$status" = 0 ]
 check "a line that is no result: $(grep -vE "$figure|$percentiles|$other" "$work/out" | head -n 1)" \
     [ -z "$(grep -vE "$figure|$percentiles|$other" "$work/out")" ]
 for name in latency_64_floor latency_64_raw tail_64_raw stream_64_raw stream_65536_raw many_rate \
-    many_registered many_resident idle_cpu requests_64 stream_65536_buffers stream_65536_write; do
+    many_registered many_resident many_in_turn many_beside_p99 many_tcp_1 many_tcp_128 many_tcp_1000 idle_cpu requests_64 stream_65536_buffers stream_65536_write; do
     check "no $name" grep -q "\"figure\":\"$name\"" "$work/out"
 done
 # Each technique that the tool can leave out; the help has them between two colons and "; with commas".
