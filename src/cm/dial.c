@@ -250,7 +250,7 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
 
 /*
  * Without attributes for the next state. EINVAL: the connection is over, since the answer was sent; it was read late, and the
- * listener's patience was over, or its application hung up. The event that follows says which.
+ * listener's patience was over, or its application hung up. The dial ends with the event that follows.
  */
 static void unread_in_time(struct cm *cm, struct cm_conn *conn, int error) {
     conn->unread = error == EINVAL;
@@ -266,8 +266,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
     const struct fabric_traits *traits = &cm->node->traits;
     conn->established = true;
     conn->rejectable = !traits->answer_is_up; /* until we establish, the listener can be told no */
-    conn->step_ns =
-        0; /* the peer answered: from here on no other address is tried, unless it gave up */
+    conn->step_ns = 0; /* the peer answered: from here on no other address is tried */
     cm_decided(conn);
     sluice_reason reason = private_data_rep_decode(&conn->rep, event->data, event->data_bytes);
     if (reason == SLUICE_REASON_NONE)

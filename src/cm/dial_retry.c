@@ -5,8 +5,7 @@
  *   try -> fails -> next address -> ... -> all tried -> one failure may pass? -> pause -> first address
  *
  * A try has an id of its own, a session id and a nonce of its own; the QP, still in INIT and not on
- * any id, is the session's and stays. After a listener has answered no other try is made, unless
- * its connection was over when the answer was read.
+ * any id, is the session's and stays. After a listener has answered no other try is made.
  *
  * Pauses double from PAUSE_FIRST_NS to PAUSE_LAST_NS, each stretched by a random factor between one
  * half and one and a half, so that dialers refused together do not come back together.

@@ -24,7 +24,6 @@ static const struct facts soft_roce = {
     .stale_numbers = true,
     .resolve_elsewhere_call = ENETUNREACH, /* no route in the guest */
     .reject_of_dead_client = 28,           /* the kernel destroys its ids */
-    .reject_of_lost_answer = 28,           /* likewise */
     .tells_parameters = true,
     .tells_refusals = true,
     .disconnects_one = true,
@@ -149,7 +148,6 @@ static const struct facts soft = {
     .tells_refusals = true,
     .disconnects_one = true,
     .reject_of_dead_client = 4,
-    .reject_of_lost_answer = 28,
     .reject_of_lost_request = 8, /* asks again, and nobody listens any more */
     .access_events = true,
     .request_events = true,
@@ -204,7 +202,7 @@ static void go_over_tcp(struct facts *f) {
     f->orders_queue_pairs = false; /* each has a connection of its own */
     /* A stream ends, and does not say why. */
     f->reject_of_dead_client = 28;
-    f->reject_of_lost_request = f->reject_of_lost_answer = 4;
+    f->reject_of_lost_request = 4;
 }
 
 /* SLUICE_SOFT_PROFILE=nic: as the specification says, and narrow. */
@@ -317,7 +315,7 @@ void facts_choose(void) {
 /* Of what a device that connects by itself is not asked. */
 #define FACTS_LIST_BY_HAND(N, D, B, S, R, E) \
     B(tells_parameters) B(tells_refusals) B(disconnects_one) N(reject_of_dead_client) \
-    N(reject_of_lost_request) N(reject_of_lost_answer) E(ece_error) B(crashes_without_param) B(completes_before_err) \
+    N(reject_of_lost_request) E(ece_error) B(crashes_without_param) B(completes_before_err) \
     B(hesitation_ends) N(queue_spare) B(access_events) B(request_events) B(refusal_ends_target) \
     S(qp_right_status) S(too_long_receive) S(too_long_send) S(wrong_send_key) S(wrong_send_range) \
     S(wrong_receive_buffer) S(wrong_read_buffer) B(misaligned_post_fails) B(checks_sender) \

@@ -38,8 +38,6 @@ struct facts {
     int reject_of_dead_client;
     /* A server whose process dies before it let the client know that it has the request: this, or 28. */
     int reject_of_lost_request;
-    /* A server that is gone when its reply is read: 28 (as if it had refused) or 4 (gone). */
-    int reject_of_lost_answer;
     /* What rdma_set_local_ece says on an id without a QP. */
     int ece_error;
     /* rdma_disconnect of a listener returns 0 instead of EINVAL. */

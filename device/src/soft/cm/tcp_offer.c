@@ -199,7 +199,7 @@ static void offer_reply(struct soft_cm_tcp *tcp) {
 static void offer_refusal(struct soft_cm_tcp *tcp) {
     bool nobody = tcp->refused;
     /* The listener's stack had no room, or no patience. */
-    bool by_its_stack = tcp->dialer && !tcp->reply.reject;
+    bool by_its_stack = tcp->id->conn.state == SOFT_CM_CONN_REQ_SENT && !tcp->reply.reject;
     union soft_cm_wire_any msg = {.rej = {.head.from = !nobody,
                                           .reason = nobody         ? SOFT_CM_REJECT_NO_LISTENER
                                                     : by_its_stack ? SOFT_CM_REJECT_TIMEOUT
