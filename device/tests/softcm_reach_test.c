@@ -14,6 +14,19 @@ static struct rdma_cm_id *resolved(struct ct_pair *pair, const char *host, uint1
     return id;
 }
 
+static struct rdma_cm_id *reached(struct ct_pair *pair, uint16_t port) {
+    struct rdma_cm_id *id = resolved(pair, "127.0.0.1", port);
+    assert_int_equal(soft_cm_reach(id, 5000), 1);
+    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    return id;
+}
+
+static void request(struct rdma_cm_id *id) {
+    struct rdma_conn_param param = ct_param("ask", 3);
+    param.qp_num = 5;
+    assert_int_equal(soft_connect(id, &param), 0);
+}
+
 static void expect_request(int fd) {
     struct iwarp_handshake_parser parser;
     (void)plain_handshake(fd, false, &parser);
@@ -24,15 +37,11 @@ CT_WITH(ct_listening, a_host_that_answers_is_the_route_and_gets_the_request_late
     uint16_t port = 0;
     uint8_t byte;
     int listener = plain_listen(&port);
-    pair->active = resolved(pair, "127.0.0.1", port);
-    assert_int_equal(soft_cm_reach(pair->active, 5000), 1);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    pair->active = reached(pair, port);
     int fd = plain_accept(listener);
     assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1); /* nothing, and no end */
     assert_int_equal(errno, EAGAIN);
-    struct rdma_conn_param param = ct_param("ask", 3);
-    param.qp_num = 5;
-    assert_int_equal(soft_connect(pair->active, &param), 0);
+    request(pair->active);
     expect_request(fd);
     close(fd);
     close(listener);
@@ -47,9 +56,7 @@ CT_WITH(ct_listening, a_request_is_there_when_the_connection_is) {
     pair->active = resolved(pair, "127.0.0.1", port);
     assert_int_equal(soft_resolve_route(pair->active, 1000), 0);
     assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
-    struct rdma_conn_param param = ct_param("ask", 3);
-    param.qp_num = 5;
-    assert_int_equal(soft_connect(pair->active, &param), 0);
+    request(pair->active);
     int fd = plain_accept(listener);
     assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK), 1);
     close(fd);
@@ -61,16 +68,12 @@ CT_WITH(ct_listening, a_peer_that_has_closed_it_gets_the_request_on_another_conn
     struct ct_pair *pair = *state;
     uint16_t port = 0;
     int listener = plain_listen(&port);
-    pair->active = resolved(pair, "127.0.0.1", port);
-    assert_int_equal(soft_cm_reach(pair->active, 5000), 1);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    pair->active = reached(pair, port);
     int fd = plain_accept(listener);
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
     plain_expect_end(fd); /* the device has seen it */
     close(fd);
-    struct rdma_conn_param param = ct_param("ask", 3);
-    param.qp_num = 5;
-    assert_int_equal(soft_connect(pair->active, &param), 0);
+    request(pair->active);
     fd = plain_accept(listener);
     expect_request(fd);
     close(fd);
@@ -82,12 +85,8 @@ CT_WITH(ct_listening, a_peer_that_closes_it_at_the_request_is_asked_once_more) {
     struct ct_pair *pair = *state;
     uint16_t port = 0;
     int listener = plain_listen(&port);
-    pair->active = resolved(pair, "127.0.0.1", port);
-    assert_int_equal(soft_cm_reach(pair->active, 5000), 1);
-    assert_int_equal(ct_take(pair->active_channel, RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
-    struct rdma_conn_param param = ct_param("ask", 3);
-    param.qp_num = 5;
-    assert_int_equal(soft_connect(pair->active, &param), 0);
+    pair->active = reached(pair, port);
+    request(pair->active);
     uint16_t ports[2];
     for (unsigned i = 0; i < 2; i++) {
         int fd = plain_accept(listener);

@@ -343,7 +343,7 @@ TEST(where_all_are_slow_no_handshake_has_stopped) {
     }
 }
 
-/* One handshake that took long, or a process that stood still, makes nobody's limit much longer. */
+/* However long one handshake took, or the process stood still, the limits of those that follow grow by little. */
 TEST(a_slow_handshake_counts_as_the_limit_at_most) {
     struct still t;
     still_open(&t, PAIR_NODE(), PAIR_LINK(.credits = 4));

@@ -196,19 +196,23 @@ static void offer_reply(struct soft_cm_tcp *tcp) {
     soft_cm_tcp_arrived(tcp, &tcp->id->fault, SOFT_CM_WIRE_REP, &msg, sizeof msg.rep);
 }
 
+/* For want of a listener; by its stack, which had no room or no patience; or by its application. */
+static uint32_t reason_of_refusal(const struct soft_cm_tcp *tcp) {
+    if (tcp->refused)
+        return SOFT_CM_REJECT_NO_LISTENER;
+    if (tcp->id->conn.state == SOFT_CM_CONN_REQ_SENT && !tcp->reply.reject)
+        return SOFT_CM_REJECT_TIMEOUT;
+    return SOFT_CM_REJECT_CONSUMER;
+}
+
 static void offer_refusal(struct soft_cm_tcp *tcp) {
-    bool nobody = tcp->refused;
-    /* The listener's stack had no room, or no patience. */
-    bool by_its_stack = tcp->id->conn.state == SOFT_CM_CONN_REQ_SENT && !tcp->reply.reject;
-    union soft_cm_wire_any msg = {.rej = {.head.from = !nobody,
-                                          .reason = nobody         ? SOFT_CM_REJECT_NO_LISTENER
-                                                    : by_its_stack ? SOFT_CM_REJECT_TIMEOUT
-                                                                   : SOFT_CM_REJECT_CONSUMER}};
+    union soft_cm_wire_any msg = {
+        .rej = {.head.from = !tcp->refused, .reason = reason_of_refusal(tcp)}};
     size_t n = tcp->reply.reject ? tcp->reply.bytes : 0;
     n = n < sizeof msg.rej.data ? n : sizeof msg.rej.data;
     if (n > 0)
         memcpy(msg.rej.data, tcp->reply.data, n);
-    if (nobody)
+    if (tcp->refused)
         tcp->stage = SOFT_CM_TCP_IDLE; /* it may be asked for again */
     soft_cm_tcp_arrived(tcp, &tcp->id->fault, SOFT_CM_WIRE_REJ, &msg, sizeof msg.rej);
 }
