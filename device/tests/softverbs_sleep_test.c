@@ -12,7 +12,9 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_heat.h"
+#include "soft/object/cq_pollset.h"
 
 static uint32_t watched_by_the_engine(void) {
     struct soft_qp *qp = soft_qp_of(sleep_pair.b.qp);
@@ -171,8 +173,10 @@ static void behind_a_sleep_the_channel_tells_as_ever(void **state) {
     tcp_expect(sleep_pair.b.rcq, 1, IBV_WC_SUCCESS);
 }
 
+enum { FEW_MORE = 3 * SOFT_TCP_DIRECT, MANY_MORE = SOFT_TCP_LOOK + 16 };
+
 struct more {
-    struct ibv_qp *a[64], *b[64];
+    struct ibv_qp *a[MANY_MORE], *b[MANY_MORE];
 };
 
 /* So many more queue pairs, connected over sockets. */
@@ -196,15 +200,14 @@ static void take_away(struct more *more, unsigned count) {
 }
 
 /* More than a few, of which polls read only those that the set reports. */
-static void each_of_many_wakes_it(void **state) {
-    enum { MORE = 3 * SOFT_TCP_DIRECT };
+static void each_wakes_it(void **state, unsigned count) {
     struct more more;
-    add_sockets(&more, MORE);
-    for (unsigned round = 0; round < 2 * MORE; round++) {
+    add_sockets(&more, count);
+    for (unsigned round = 0; round < 2 * count; round++) {
         struct sv_end a = sleep_pair.a, b = sleep_pair.b;
         struct sleeper s;
-        a.qp = more.a[round % MORE];
-        b.qp = more.b[round % MORE];
+        a.qp = more.a[round % count];
+        b.qp = more.b[round % count];
         sv_fill(a.buf, 512, round);
         must(sv_recv(&b, round, 0, 4096) == 0);
         sleeper_start(&s, state);
@@ -216,32 +219,101 @@ static void each_of_many_wakes_it(void **state) {
         sv_check(b.buf, 512, round);
         assert_false(s.told);
     }
-    take_away(&more, MORE);
+    take_away(&more, count);
+}
+
+static void each_of_some_wakes_it(void **state) {
+    each_wakes_it(state, FEW_MORE);
+}
+
+static void each_of_many_wakes_it(void **state) {
+    each_wakes_it(state, MANY_MORE);
 }
 
 static void no_wake_is_lost_among_many(void **state) {
     struct more more;
-    add_sockets(&more, 2 * SOFT_TCP_DIRECT);
+    add_sockets(&more, MANY_MORE);
     no_wake_is_lost_where_both_sleep(state);
-    take_away(&more, 2 * SOFT_TCP_DIRECT);
+    take_away(&more, MANY_MORE);
 }
 
-static void without_sockets_or_with_too_many_there_is_nothing_to_sleep_on(void **state) {
-    enum { MORE = 64 };
-    struct sv_end none;
+/* And one that arms the CQ alone is told by the channel, whichever of them it is. */
+static void behind_a_sleep_the_channel_tells_of_many(void **state) {
     struct more more;
+    int fd;
+    (void)state;
+    add_sockets(&more, MANY_MORE);
+    for (unsigned i = 0; i < MANY_MORE; i++) {
+        struct sv_end a = sleep_pair.a, b = sleep_pair.b;
+        a.qp = more.a[i];
+        b.qp = more.b[i];
+        must(sleep_may(SLEEP_ON_SOCKETS, &fd));
+        must(ibv_req_notify_cq(b.rcq, 0) == 0);
+        must(soft_sleep_end(b.rcq));
+        must(sv_recv(&b, 1, 0, 4096) == 0);
+        must(ibv_req_notify_cq(b.rcq, 0) == 0);
+        assert_true(soft_tcp_set_is_watched(soft_qp_of(b.qp)));
+        must(sv_send(&a, 0, 0, 512, 0) == 0);
+        assert_ptr_equal(sv_cq_event(b.channel), b.rcq);
+        tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);
+    }
+    take_away(&more, MANY_MORE);
+}
+
+/* Of a CQ that is polled. */
+static bool is_put_aside(struct sv_end *e) {
+    struct soft_cq *cq = soft_cq_of(e->rcq);
+    struct ibv_wc wc;
+    must(ibv_poll_cq(e->rcq, 1, &wc) == 0);
+    spin_lock(&cq->poll_lock);
+    bool aside = soft_cq_pollset_is_aside(cq, soft_qp_of(e->qp)->cq_at[0]);
+    spin_unlock(&cq->poll_lock);
+    return aside;
+}
+
+/* The acknowledgement waits for a message that the program may send next. It does not, and does not poll either. */
+static void what_waits_for_the_next_poll_goes_when_many_are_armed(void **state) {
+    struct more more;
+    (void)state;
+    add_sockets(&more, FEW_MORE);
+    for (unsigned i = 0; i < FEW_MORE; i++) {
+        struct sv_end a = sleep_pair.a, b = sleep_pair.b;
+        a.qp = more.a[i];
+        b.qp = more.b[i];
+        must(sv_recv(&b, 1, 0, 4096) == 0 && sv_recv(&b, 2, 0, 4096) == 0);
+        must(sv_send(&a, 3, 0, 512, 0) == 0);
+        tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);
+        sv_until(is_put_aside(&b));
+        must(sv_send(&a, 4, 0, 512, IBV_SEND_SIGNALED) == 0);
+        tcp_expect(b.rcq, 2, IBV_WC_SUCCESS);
+        must(ibv_req_notify_cq(b.rcq, 0) == 0);
+        tcp_expect(a.scq, 4, IBV_WC_SUCCESS);
+        must(sv_recv(&b, 5, 0, 4096) == 0 && sv_send(&a, 5, 0, 512, 0) == 0);
+        assert_ptr_equal(sv_cq_event(b.channel), b.rcq); /* not armed any more */
+        tcp_expect(b.rcq, 5, IBV_WC_SUCCESS);
+    }
+    take_away(&more, FEW_MORE);
+}
+
+static void without_sockets_there_is_nothing_to_sleep_on(void **state) {
+    struct sv_end none;
     int fds[2];
     (void)state;
     sv_open(&none, sleep_options.o);
     assert_false(soft_sleep_begin(none.rcq, false, fds));
     sv_close(&none);
-    add_sockets(&more, MORE - 1);
-    assert_true(sleep_may(SLEEP_ON_SOCKETS, fds));
-    (void)soft_sleep_end(sleep_pair.b.rcq);
-    take_away(&more, MORE - 1);
-    add_sockets(&more, MORE);
-    assert_false(soft_sleep_begin(sleep_pair.b.rcq, false, fds));
-    take_away(&more, MORE);
+}
+
+/* A thread that sleeps on one of two CQs would keep the other's from being told. */
+static void nor_where_sends_complete_elsewhere(void **state) {
+    struct tcp_options o = sleep_options;
+    struct tcp_pair pair;
+    int fds[2];
+    (void)state;
+    o.o.one_cq = false;
+    tcp_open(&pair, &o);
+    assert_false(soft_sleep_begin(pair.b.rcq, false, fds) && fds[SLEEP_ON_SOCKETS] >= 0);
+    tcp_close(&pair);
 }
 
 /* Its thread may be busy elsewhere when something wakes it: sockets would not be read then. */
@@ -378,6 +450,9 @@ TEST_CASES(SLEEP_TEST(a_message_wakes_it, sockets), SLEEP_TEST(a_message_wakes_i
            SLEEP_TEST(elsewhere_it_sleeps_on_bells_only, bells),
            SLEEP_TEST(it_serves_operations_on_its_memory, sockets),
            SLEEP_TEST(awake_and_not_polling_it_keeps_nobody_waiting, sockets),
-           SLEEP_TEST(each_of_many_wakes_it, sockets),
+           SLEEP_TEST(each_of_some_wakes_it, sockets), SLEEP_TEST(each_of_many_wakes_it, sockets),
            SLEEP_TEST(no_wake_is_lost_among_many, sockets),
-           SLEEP_TEST(without_sockets_or_with_too_many_there_is_nothing_to_sleep_on, sockets));
+           SLEEP_TEST(behind_a_sleep_the_channel_tells_of_many, sockets),
+           SLEEP_TEST(what_waits_for_the_next_poll_goes_when_many_are_armed, sockets),
+           SLEEP_TEST(without_sockets_there_is_nothing_to_sleep_on, sockets),
+           SLEEP_TEST(nor_where_sends_complete_elsewhere, sockets));

@@ -19,6 +19,7 @@
 #include "soft/ipc/peer.h"
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/process_fence.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/device.h"
@@ -72,6 +73,7 @@ static void peers_stopped(void) {
 static void turn(void) {
     soft_fence_if_wanted();
     soft_qp_timer_if_wanted();
+    soft_tcp_sets_if_wanted();
     soft_process_copy_if_wanted();
     soft_bells_if_wanted();
     soft_stage_if_wanted();

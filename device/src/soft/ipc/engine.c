@@ -99,6 +99,10 @@ int soft_watch_modify(struct soft_watch *watch, uint32_t events) {
     return rc == -ENOENT ? watch_control(EPOLL_CTL_ADD, watch, events) : rc; /* held */
 }
 
+void soft_watch_rest(struct soft_watch *watch) {
+    (void)watch_control(EPOLL_CTL_DEL, watch, 0);
+}
+
 void soft_watch_remove(struct soft_watch *watch) {
     soft_assert_locked();
     engine.removals++;

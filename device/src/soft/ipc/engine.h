@@ -40,6 +40,8 @@ struct soft_watch {
 };
 int soft_watch_add(struct soft_watch *watch, uint32_t epoll_events); /* 0 or -errno */
 int soft_watch_modify(struct soft_watch *watch, uint32_t epoll_events);
+/* Nothing is reported until soft_watch_modify(), and what comes costs the kernel no look at the engine's set. Any thread. */
+void soft_watch_rest(struct soft_watch *watch);
 /*
  * Holds a descriptor that is not watched yet: a socket that neither listens nor is connected reports its end all the
  * time. A forked child closes it like those that are watched; soft_watch_modify() begins to watch it. 0 or -errno.

@@ -1,31 +1,66 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * cq_set.h - which queue pairs of a CQ have something to read from their sockets: an epoll set that the CQ's pollers
- * ask now and then.
+ * cq_set.h - the sockets of a CQ's queue pairs, as an epoll set that tells which have something to read.
  *
- * So a poller finds by itself that something came on a quiet connection. The engine would tell it, but the engine runs
- * late on a machine whose CPUs are busy, and a thread that polls keeps a CPU busy. A CQ without such a queue pair has
- * no set.
+ * A poller finds by it that something came on a quiet connection. The engine would tell it, but the engine runs late on
+ * a machine whose CPUs are busy, and a thread that polls keeps a CPU busy.
+ *
+ * With more than a few sockets the set stands for all of them: they are a crowd. One system call tells a poll which to
+ * read, and one gives them all to a thread that sleeps, or to the engine:
+ *
+ *     who is there for the CQ                  who reads the set
+ *     a thread that polls                      its polls
+ *     a thread that sleeps on the set          that thread, when it wakes (verbs/cq_sleep.c)
+ *     a thread that armed the CQ and sleeps    the engine, as from the arming
+ *     none for ten milliseconds                the engine, until it finds that the CQ was polled
+ *
+ * A queue pair of which nothing else is to be done is put aside then: neither polls nor the engine's ticks look at it.
  *
  * The control lock to add; the QP's lock to remove; the CQ's poll_lock to look.
  */
 #ifndef SOFT_IWARP_CQ_SET_H
 #define SOFT_IWARP_CQ_SET_H
 
+#include <stdbool.h>
+
 struct soft_cq;
 struct soft_qp;
 
-int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp); /* 0 or an errno */
+/* Up to so many sockets are read in every poll, which is faster for each than asking the set first. */
+#define SOFT_TCP_DIRECT 4u
+
+/* 0 or an errno. elsewhere: another CQ has it in its set, too. */
+int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp, bool elsewhere);
 /* Without the poll_lock: a poller that looks meanwhile has found the QP before, or does not find it any more. */
-void soft_tcp_set_remove(struct soft_cq *cq, int fd);
+void soft_tcp_set_remove(struct soft_cq *cq, int fd, bool elsewhere);
 #define SOFT_TCP_LOOK 64u
-/* Which have something to read, up to so many; returns how many. They live while the poll_lock is held. */
-unsigned soft_tcp_set_ready(struct soft_cq *cq, struct soft_qp *ready[SOFT_TCP_LOOK]);
+/* The QP's lock. The set tells when there is something to read, or of the connection's end alone. */
+void soft_tcp_set_listen(struct soft_cq *cq, int fd, struct soft_qp *qp, bool reads);
 /*
  * Makes the queue pairs hot that have something to read, and marks them for the poller. Returns how many are in due[];
  * they live while the poll_lock is held.
  */
 unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]);
+/* The descriptor, for a thread that sleeps on it, and the number of sockets; 0 and -1: there are none. */
+unsigned soft_tcp_set_count(const struct soft_cq *cq, int *fd);
+/* All that they complete is of this CQ. */
+bool soft_tcp_set_is_whole(const struct soft_cq *cq);
+
+/* poll_lock. The CQ is armed: the engine reads the set of a crowd, unless a thread sleeps on it. */
+void soft_tcp_set_arm(struct soft_cq *cq);
+/* poll_lock. A thread sleeps on the set from now on; it is awake. */
+void soft_tcp_set_sleep(struct soft_cq *cq);
+void soft_tcp_set_wake(struct soft_cq *cq);
+/* The engine, or a thread that sleeps, reads the set of one of the QP's CQs: no polls make a turn that is due. */
+bool soft_tcp_set_is_watched(const struct soft_qp *qp);
+
+/* poll_lock. The queue pair's set is read by others, for as long as it has nothing to do. False: it has. */
+bool soft_tcp_set_aside(struct soft_cq *cq, unsigned at);
+
 void soft_tcp_set_free(struct soft_cq *cq);
+/* Engine thread, now and then: begins to look for sets that are not polled any more, if there are any. */
+void soft_tcp_sets_if_wanted(void);
+void soft_tcp_sets_stop(void);   /* control lock: the engine ends */
+void soft_tcp_sets_forked(void); /* in a child of fork() */
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_heat.h"
@@ -110,7 +111,7 @@ void soft_tcp_down(struct soft_qp *qp) {
     if (tcp->down)
         return;
     tcp->down = true;
-    soft_tcp_heat_end(qp);
+    tcp->hot = false;
     soft_tcp_leave_sets(qp, tcp->fd);
     if (tcp->gathered && tcp->error == 0)
         (void)iwarp_stream_send(tcp->fd, &tcp->tx, SOFT_TCP_TURN);
@@ -187,7 +188,7 @@ void soft_tcp_read_away(int fd) {
 void soft_tcp_on_event(struct soft_watch *watch, uint32_t events) {
     struct soft_tcp_socket *socket = caa_container_of(watch, struct soft_tcp_socket, watch);
     if (socket->qp)
-        soft_tcp_event(socket->qp, events);
+        (void)soft_tcp_event(socket->qp, events, false);
     else
         read_away(socket);
 }
@@ -199,6 +200,7 @@ void soft_tcp_stop(void) {
         close_socket(socket, false);
     cds_list_for_each_entry_safe(socket, next, &strangers, link)
         close_socket(socket, false);
+    soft_tcp_sets_stop();
 }
 
 void soft_tcp_forked(void) {
@@ -206,5 +208,6 @@ void soft_tcp_forked(void) {
     CDS_INIT_LIST_HEAD(&strangers);
     stranger_count = 0;
     iwarp_inbox_forked();
+    soft_tcp_sets_forked();
     soft_tcp_transmit_forked();
 }

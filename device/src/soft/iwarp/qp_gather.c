@@ -8,6 +8,7 @@
 
 #include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_tcp.h"
+#include "soft/object/cq.h"
 
 #define LITTLE_FRAMES 16u
 #define LITTLE_BYTES 16384u
@@ -32,6 +33,12 @@ bool soft_tcp_gathers_on(struct soft_qp *qp) {
     struct soft_tcp *tcp = qp->tcp;
     struct soft_tcp_gather *g = &tcp->gather;
     bool posted = g->posted;
+    uint32_t arms =
+        ld(soft_cq_of(qp->ibv.recv_cq)->tcp_arms) + ld(soft_cq_of(qp->ibv.send_cq)->tcp_arms);
+    if (g->arms != arms) {
+        g->arms = arms;
+        g->armed_turn = tcp->turns;
+    }
     g->much = tcp->tx.sent - g->sent >= MUCH_BYTES;
     g->sent = tcp->tx.sent;
     if (posted)

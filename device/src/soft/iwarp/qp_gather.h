@@ -11,7 +11,7 @@
  * for a few more turns: small batches would otherwise stay small, as the peer acknowledges each, and the application
  * posts no more than was acknowledged. It does not if the thread sleeps between its turns, for it makes none soon.
  *
- * A poller makes the next turn soon, else the engine's tick does.
+ * A poller makes the next turn soon, else the engine's tick does: of a crowd, when the CQ is not polled any more (cq_set.h).
  *
  * Owner: the QP's lock.
  */

@@ -13,28 +13,32 @@
 
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_end.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
+#include "soft/object/cq_pollset.h"
 #include "soft/object/qp.h"
 
 #define HOT_NS 1000000u
-#define CROWD_NS 100000000u
 #define COUNTED_AGAIN 65536u /* a CQ's count of polls starts again at each look at its set */
 #define LOOK_AT_CLOCK 16u    /* turns in which nothing moved, between two readings of the clock */
+#define TICK_TURNS 1024u     /* turns of one of a crowd between ticks, which look at the path */
 
 bool soft_tcp_armed(const struct soft_qp *qp) {
     return ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0 ||
            ld(soft_cq_of(qp->ibv.send_cq)->armed) != 0;
 }
 
+unsigned soft_tcp_polls(const struct soft_cq *cq) {
+    return ld(cq->idle_polls) + ld(cq->tcp_looks) * COUNTED_AGAIN;
+}
+
 bool soft_tcp_polled(struct soft_qp *qp) {
-    const struct soft_cq *cq[2] = {soft_cq_of(qp->ibv.recv_cq), soft_cq_of(qp->ibv.send_cq)};
-    unsigned now[2];
-    for (unsigned i = 0; i < 2; i++)
-        now[i] = ld(cq[i]->idle_polls) + ld(cq[i]->tcp_looks) * COUNTED_AGAIN;
+    unsigned now[2] = {soft_tcp_polls(soft_cq_of(qp->ibv.recv_cq)),
+                       soft_tcp_polls(soft_cq_of(qp->ibv.send_cq))};
     unsigned *seen = qp->tcp->seen_polls;
     bool any = now[0] != seen[0] || now[1] != seen[1];
     seen[0] = now[0];
@@ -42,26 +46,30 @@ bool soft_tcp_polled(struct soft_qp *qp) {
     return any;
 }
 
-static void watch(struct soft_tcp *tcp, uint32_t events) {
-    if (tcp->watched == events)
-        return;
-    if (soft_watch_modify(&tcp->socket->watch, events) == 0)
-        tcp->watched = events;
+/* The CQs' sets are read for it. The listener's end before its first frame: the CM has to hear of that from the engine. */
+static bool is_read_by_set(const struct soft_qp *qp) {
+    return soft_tcp_in_crowd(qp) && (!qp->tcp->listens || qp->tcp->heard);
 }
 
-/* Counts the QP in both of its CQs. */
-static void set_hot(struct soft_qp *qp, bool hot) {
-    unsigned one = hot ? 1u : -1u;
-    if (qp->tcp->hot == hot)
+/* The end of one whose CQ's set is read is reported by the set. */
+static void watch(struct soft_qp *qp, uint32_t events) {
+    struct soft_tcp *tcp = qp->tcp;
+    bool rests = events == 0 && is_read_by_set(qp);
+    if (tcp->watched == events && tcp->rests == rests)
         return;
-    qp->tcp->hot = hot;
-    atomic_fetch_add(&soft_cq_of(qp->ibv.recv_cq)->tcp_hot, one);
-    if (qp->ibv.send_cq != qp->ibv.recv_cq)
-        atomic_fetch_add(&soft_cq_of(qp->ibv.send_cq)->tcp_hot, one);
+    if (rests)
+        soft_watch_rest(&tcp->socket->watch);
+    else if (soft_watch_modify(&tcp->socket->watch, events) != 0)
+        return;
+    tcp->watched = events;
+    tcp->rests = rests;
 }
 
-void soft_tcp_heat_end(struct soft_qp *qp) {
-    set_hot(qp, false);
+/* Polls look at it. */
+static void attend(struct soft_qp *qp) {
+    st(qp->attention, true);
+    if (ld(qp->cold[0]) || ld(qp->cold[1]))
+        soft_cq_pollset_warm(qp);
 }
 
 static bool has_unsent(const struct soft_tcp *tcp) {
@@ -73,12 +81,12 @@ void soft_tcp_cool(struct soft_qp *qp) {
     bool unsent = has_unsent(tcp);
     bool up = qp->state == IBV_QPS_RTR || qp->state == IBV_QPS_RTS || qp->state == IBV_QPS_SQD;
     bool reads = !ld(qp->rx_stalled) && !tcp->take_held;
-    set_hot(qp, false);
+    tcp->hot = false;
     if (tcp->inbox.at == tcp->inbox.end)
         iwarp_inbox_give(&tcp->inbox);
     up = up && !tcp->dark;
-    reads = reads && !soft_tcp_has_sleeper(qp);
-    watch(tcp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
+    reads = reads && !soft_tcp_has_sleeper(qp) && !is_read_by_set(qp);
+    watch(qp, (up && reads ? EPOLLIN : 0) | (up && unsent && tcp->error == 0 ? EPOLLOUT : 0));
 }
 
 void soft_tcp_want_tick(struct soft_qp *qp) {
@@ -89,7 +97,7 @@ void soft_tcp_want_tick(struct soft_qp *qp) {
 }
 
 static void heat(struct soft_qp *qp) {
-    set_hot(qp, true);
+    qp->tcp->hot = true;
     qp->tcp->empty = 0;
     qp->tcp->moved_ns = 0;
 }
@@ -104,11 +112,6 @@ static uint64_t still_ns(struct soft_tcp *tcp, uint64_t now) {
 /* True: nothing moved in this turn of a hot QP, nor for longer than the limit before it. */
 static bool is_quiet(struct soft_tcp *tcp, uint64_t limit) {
     return ++tcp->empty % LOOK_AT_CLOCK == 0 && still_ns(tcp, soft_now_ns()) > limit;
-}
-
-bool soft_tcp_stays_hot(struct soft_qp *qp, uint64_t now) {
-    return soft_tcp_waits_to_be_told(qp) && still_ns(qp->tcp, now) < CROWD_NS &&
-           soft_tcp_polled(qp);
 }
 
 /*
@@ -132,41 +135,41 @@ static bool is_late(const struct soft_tcp *tcp) {
            tcp->tx.ended; /* no room in the socket is waited for */
 }
 
-bool soft_tcp_is_slept_on(const struct soft_qp *qp) {
+bool soft_tcp_waits_to_be_told(const struct soft_qp *qp) {
     const struct soft_tcp *tcp = qp->tcp;
-    return soft_tcp_has_sleeper(qp) && !ld(qp->attention) && !is_late(tcp) && !tcp->left &&
-           !tcp->gathered && !tcp->ack_held && !has_unsent(tcp);
+    return (soft_tcp_has_sleeper(qp) || is_read_by_set(qp)) && !ld(qp->attention) &&
+           !is_late(tcp) && !tcp->left && !tcp->gathered && !tcp->ack_held && !has_unsent(tcp);
 }
 
 void soft_tcp_hand_on(struct soft_qp *qp, bool moved) {
     struct soft_tcp *tcp = qp->tcp;
-    bool late = is_late(tcp), told = !is_pending(qp) && soft_tcp_in_crowd(qp);
+    bool late = is_late(tcp), crowd = soft_tcp_in_crowd(qp), told = crowd && !is_pending(qp);
     if (moved && !soft_tcp_armed(qp) && !tcp->by_engine)
         heat(qp);
-    else if (!tcp->hot || soft_tcp_armed(qp) || tcp->by_engine ||
-             is_quiet(tcp, told ? CROWD_NS : HOT_NS))
+    else if (!tcp->hot || soft_tcp_armed(qp) || tcp->by_engine || (!told && is_quiet(tcp, HOT_NS)))
         soft_tcp_cool(qp);
     bool unfinished = is_unfinished(tcp);
     if (unfinished && !tcp->by_engine)
         st(soft_cq_of(qp->ibv.recv_cq)->unfinished, true);
     if ((tcp->hot && !told) || late || unfinished || (qp->srq && ld(qp->rx_stalled)))
-        st(qp->attention, true);
+        attend(qp);
     bool news = tcp->listens && !tcp->heard && !tcp->mute;
-    if (tcp->hot || late || unfinished || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
+    bool ticks = crowd ? tcp->turns % TICK_TURNS == 0 || (!told && soft_tcp_set_is_watched(qp))
+                       : tcp->hot; /* polls make the next turn, if there are any */
+    if (ticks || late || unfinished || news || ld(qp->rx_stalled) || iwarp_rx_inside(&tcp->rx))
         soft_tcp_want_tick(qp);
 }
 
 void soft_tcp_heat_until_told(struct soft_qp *qp) {
-    watch(qp->tcp, 0);
+    watch(qp, 0);
     heat(qp);
     if (is_pending(qp))
-        st(qp->attention, true);
-    soft_tcp_want_tick(qp);
+        attend(qp);
 }
 
 void soft_tcp_heat_up(struct soft_qp *qp) {
-    watch(qp->tcp, 0);
+    watch(qp, 0);
     heat(qp);
-    st(qp->attention, true);
+    attend(qp);
     soft_tcp_want_tick(qp);
 }

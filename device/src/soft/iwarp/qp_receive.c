@@ -382,6 +382,7 @@ bool soft_tcp_receive(struct soft_qp *qp) {
         return false;
     if (!may_read(qp) || !iwarp_inbox_take(&tcp->inbox))
         return false;
+    soft_tcp_listen(qp, true);
     /* A work request invalidated the window that the current segment is written through. */
     if (soft_tcp_is_written(tcp) && qp->rx_left == 0)
         iwarp_rx_withdraw(&tcp->rx, IWARP_TAGGED_STAG);

@@ -56,6 +56,7 @@ void soft_tcp_progress(struct soft_qp *qp, struct sink *sink) {
     if (tcp->down)
         return;
     be_patient(qp);
+    st(qp->socket_due, false);
     tcp->turns++;
     tcp->sink = sink;
     tcp->send_held = tcp->take_held = false;
@@ -88,7 +89,6 @@ void soft_tcp_post(struct soft_qp *qp) {
 void soft_tcp_arm(struct soft_qp *qp) {
     spin_lock(&qp->lock);
     if (qp->tcp && !qp->tcp->down) {
-        qp->tcp->gather.armed_turn = qp->tcp->turns;
         soft_tcp_cool(qp);
         if (ld(qp->attention)) /* something came between the last turn and the arming */
             soft_tcp_want_tick(qp);
@@ -96,19 +96,40 @@ void soft_tcp_arm(struct soft_qp *qp) {
     spin_unlock(&qp->lock);
 }
 
+/* The socket is not read now. */
+static bool is_unread(const struct soft_qp *qp) {
+    return ld(qp->rx_stalled) || qp->tcp->dark || qp->tcp->take_held;
+}
+
+/* qp->lock. Of a socket that is not read, nothing but its end is to be reported: again and again. True: it was. */
+static bool ends_unread(struct soft_qp *qp, uint32_t events) {
+    spin_assert_held(&qp->lock);
+    bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+    soft_tcp_listen(qp, false);
+    if (broken)
+        soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);
+    return broken;
+}
+
 /* The polls until the next look at the set read the socket of a hot QP, so the engine is not needed. */
-bool soft_tcp_seen(struct soft_qp *qp) {
-    if (!spin_try(&qp->lock))
-        return false; /* another thread makes its turn, and the set reports it again */
-    bool due = qp->tcp && !qp->tcp->down && !ld(qp->rx_stalled) && !soft_tcp_armed(qp);
-    if (due) {
-        qp->tcp->dry = false;
-        if (!qp->tcp->hot)
-            soft_tcp_heat_up(qp);
-        st(qp->attention, true);
-        if (ld(qp->cold[0]) || ld(qp->cold[1]))
-            soft_cq_pollset_warm(qp);
+bool soft_tcp_seen(struct soft_qp *qp, uint32_t events) {
+    if (!spin_try(&qp->lock)) { /* another thread makes its turn, and the set reports it again */
+        st(soft_cq_of(qp->ibv.recv_cq)->unfinished, true);
+        return false;
     }
+    bool due = qp->tcp && !qp->tcp->down && !soft_tcp_armed(qp);
+    if (due && is_unread(qp))
+        due = ends_unread(qp, events);
+    if (due && !qp->tcp->down) {
+        st(qp->socket_due, true);
+        qp->tcp->dry = false;
+        if (!soft_tcp_in_crowd(qp))
+            soft_tcp_heat_up(qp);
+        else if (!qp->tcp->hot || !qp->tcp->rests)
+            soft_tcp_heat_until_told(qp);
+    }
+    if (due)
+        st(qp->attention, true);
     spin_unlock(&qp->lock);
     return due;
 }
@@ -134,25 +155,25 @@ static void tell(struct soft_qp *qp) {
     soft_object_upcalls.tcp_heard(qp->cm);
 }
 
-void soft_tcp_event(struct soft_qp *qp, uint32_t events) {
+bool soft_tcp_event(struct soft_qp *qp, uint32_t events, bool unpolled) {
     bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
     spin_lock(&qp->lock);
     struct soft_tcp *tcp = qp->tcp;
-    if (!tcp->down && !broken && !tcp->mute && !soft_tcp_armed(qp) && soft_tcp_polled(qp)) {
+    bool polled = !unpolled && !soft_tcp_armed(qp) && soft_tcp_polled(qp);
+    if (!tcp->down && !broken && !tcp->mute && polled) {
         soft_tcp_heat_up(qp);
     } else if (!tcp->down) {
+        tcp->dry = tcp->left = false;
         engine_turn(qp);
-        /* As the engine does not read the socket now, epoll would report its end again and again. */
-        bool unread = ld(qp->rx_stalled) || tcp->dark || tcp->take_held;
-        if (broken && !tcp->down && unread) {
-            soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);
+        if (!tcp->down && is_unread(qp) && ends_unread(qp, events))
             engine_turn(qp);
-        }
     }
     tell(qp);
+    bool reads = tcp->down || tcp->dry || tcp->left;
     if (tcp->down)
         soft_tcp_leave(qp);
     spin_unlock(&qp->lock);
+    return reads;
 }
 
 static void starve(struct soft_qp *qp, uint64_t now) {
@@ -208,7 +229,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
         return true;
     struct soft_tcp *tcp = qp->tcp;
     bool turned = tcp->tick_turns != tcp->turns; /* by another thread, since the last tick */
-    if (!tcp->down && !turned && !soft_tcp_is_slept_on(qp) && !soft_tcp_stays_hot(qp, now)) {
+    if (!tcp->down && !turned && !soft_tcp_waits_to_be_told(qp)) {
         (void)soft_tcp_polled(qp); /* only polls from now on count */
         engine_turn(qp);
     }
@@ -225,7 +246,7 @@ bool soft_tcp_tick(struct soft_qp *qp, uint64_t now) {
     /* That turn may have been before what the tick was asked for. */
     bool missed = turned && (ld(qp->attention) || qp->sq_head != qp->sq_tail);
     bool again = !tcp->down && ((tcp->hot && !told) || tcp->error != 0 || shared || held || missed);
-    bool later = !tcp->down && (told || ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
+    bool later = !tcp->down && (ld(qp->rx_stalled) || tcp->inside_ns != 0 || tcp->full);
     if (!again && !later)
         st(qp->need_tick, false);
     tell(qp);
@@ -288,17 +309,30 @@ void soft_tcp_cut_off(struct soft_qp *qp, const struct soft_mr *window) {
 
 /* ---- life ------------------------------------------------------------------------------------------------ */
 
+void soft_tcp_listen(struct soft_qp *qp, bool reads) {
+    spin_assert_held(&qp->lock);
+    struct soft_tcp *tcp = qp->tcp;
+    if (tcp->end_only == !reads)
+        return;
+    tcp->end_only = !reads;
+    soft_tcp_set_listen(soft_cq_of(qp->ibv.recv_cq), tcp->fd, qp, reads);
+    if (qp->ibv.send_cq != qp->ibv.recv_cq)
+        soft_tcp_set_listen(soft_cq_of(qp->ibv.send_cq), tcp->fd, qp, reads);
+}
+
 void soft_tcp_leave_sets(struct soft_qp *qp, int fd) {
     spin_assert_held(&qp->lock);
-    soft_tcp_set_remove(soft_cq_of(qp->ibv.recv_cq), fd);
-    if (qp->ibv.send_cq != qp->ibv.recv_cq)
-        soft_tcp_set_remove(soft_cq_of(qp->ibv.send_cq), fd);
+    bool two = qp->ibv.send_cq != qp->ibv.recv_cq;
+    soft_tcp_set_remove(soft_cq_of(qp->ibv.recv_cq), fd, two);
+    if (two)
+        soft_tcp_set_remove(soft_cq_of(qp->ibv.send_cq), fd, two);
 }
 
 static int enter_sets(struct soft_qp *qp, int fd) {
-    int error = soft_tcp_set_add(soft_cq_of(qp->ibv.recv_cq), fd, qp);
-    if (error == 0 && qp->ibv.send_cq != qp->ibv.recv_cq)
-        error = soft_tcp_set_add(soft_cq_of(qp->ibv.send_cq), fd, qp);
+    bool two = qp->ibv.send_cq != qp->ibv.recv_cq;
+    int error = soft_tcp_set_add(soft_cq_of(qp->ibv.recv_cq), fd, qp, two);
+    if (error == 0 && two)
+        error = soft_tcp_set_add(soft_cq_of(qp->ibv.send_cq), fd, qp, two);
     if (error != 0) {
         spin_lock(&qp->lock);
         soft_tcp_leave_sets(qp, fd);
@@ -401,6 +435,8 @@ void soft_tcp_detach(struct soft_qp *qp) {
         qp->early = false;
         qp->elsewhere = false;
         st(qp->has_socket, false);
+        if (ld(qp->cold[0]) || ld(qp->cold[1]))
+            soft_cq_pollset_warm(qp); /* it may have been put aside, for a set that it is not in */
     }
     spin_unlock(&qp->lock);
     free(tcp);

@@ -55,7 +55,8 @@ struct soft_tcp_gather {
     bool much;           /* was sent between the last two turns */
     uint64_t sent;       /* the position at the last turn */
     uint8_t kept;        /* turns that did not send what waits */
-    uint32_t armed_turn; /* the last one before a CQ was armed */
+    uint32_t arms;       /* how often its CQs were armed by the last turn */
+    uint32_t armed_turn; /* the first one after a CQ was armed */
 };
 
 struct soft_tcp {
@@ -89,6 +90,8 @@ struct soft_tcp {
     struct soft_cm_tcp_origin origin; /* the peer's address, to count them by; control lock */
     int error;                        /* the errno that ended sending */
     uint32_t watched;                 /* events the engine watches for */
+    bool rests;                       /* it does not watch the socket at all */
+    bool end_only;                    /* the CQs' sets tell of its end alone */
     struct soft_tcp_gather gather;
     uint32_t turns;         /* of progress, by pollers and the engine */
     uint32_t empty;         /* turns since something moved */
@@ -150,14 +153,19 @@ static inline bool soft_tcp_is_written(const struct soft_tcp *tcp) {
 void soft_tcp_progress(struct soft_qp *qp, struct sink *sink);
 /* qp->lock: work requests were posted. */
 void soft_tcp_post(struct soft_qp *qp);
-/* Takes qp->lock, if it is free. For a poller whose CQ's set reports the socket: makes the QP hot. True: serve it. */
-bool soft_tcp_seen(struct soft_qp *qp);
-/* Takes qp->lock. A CQ is armed, as its poller goes to sleep: from now on the engine watches the socket. */
+/* Takes qp->lock, if it is free. For a poller whose CQ's set reports these events: makes the QP hot. True: serve it. */
+bool soft_tcp_seen(struct soft_qp *qp, uint32_t events);
+/* qp->lock. Its CQs' sets tell when there is something to read, or of the connection's end alone. */
+void soft_tcp_listen(struct soft_qp *qp, bool reads);
+/* Takes qp->lock. A CQ is armed, as its poller goes to sleep: from now on the engine watches the socket, or its CQ's set. */
 void soft_tcp_arm(struct soft_qp *qp);
 /* Engine thread, at each tick; true: again in a millisecond. */
 bool soft_tcp_tick(struct soft_qp *qp, uint64_t now);
-/* Engine thread: epoll reported these events of the socket. */
-void soft_tcp_event(struct soft_qp *qp, uint32_t events);
+/*
+ * Engine thread: epoll reported these events of the socket. unpolled: no thread polls its CQ. False: what lies in the socket
+ * cannot be read now.
+ */
+bool soft_tcp_event(struct soft_qp *qp, uint32_t events, bool unpolled);
 /*
  * qp->lock, control lock. The key of a registration or a window becomes invalid. True: the peer was using it, and the
  * QP is in ERR.

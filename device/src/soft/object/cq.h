@@ -18,6 +18,7 @@ struct soft_arrivals;
 struct soft_line_group;
 struct soft_qp;
 struct soft_reader;
+struct soft_tcp_set;
 
 #define SOFT_MAX_CQE (1 << 20)
 
@@ -72,7 +73,7 @@ struct soft_cq {
     struct soft_line_group *line_groups; /* cq_lines.h */
     uint64_t *lines_due;                 /* a bit each */
     unsigned line_group_count, line_turn;
-    unsigned arrival_count; /* QPs that are listened to: the last ones of polled[] */
+    unsigned arrival_count; /* QPs that are listened to, or put aside: the last ones of polled[] */
     _Atomic bool
         attended; /* some QP needs attention, or has sends that wait for room; of verbs/notify.c */
     _Atomic uint32_t
@@ -98,18 +99,21 @@ struct soft_cq {
     _Atomic uint32_t limit; /* what the application asked for; at most the capacity */
     _Atomic bool untold;    /* the ring has some for which nothing fired */
     struct ibv_wc *ring;
-    struct soft_reader *reader; /* an extended one's; cq_ex.c */
-    _Atomic int tcp_set;        /* iwarp/cq_set.h: the descriptor and 1; 0: none */
-    _Atomic unsigned tcp_looks; /* poll_lock, read by others as well */
-    _Atomic unsigned tcp_hot;   /* of its queue pairs over sockets; iwarp/qp_heat.h */
-    _Atomic bool asleep;        /* a thread sleeps on these sockets itself; cq_sleep.c */
-    _Atomic bool unfinished;    /* a poller's turn ended by its limit: soft_sleep_unfinished() */
-    bool crowd_sleeps;          /* and they are more than a few; poll_lock */
-    bool on_bells;              /* the next arming is with bells; poll_lock */
-    bool shares_word;           /* another CQ has the same armed word; constant */
-    _Atomic bool wants_bells;   /* rc/cq_bell.h: threads sleep on it */
-    _Atomic int bell_set;       /* the descriptor and 1; 0: none */
-    _Atomic unsigned bells;     /* in it */
+    struct soft_reader *reader;           /* an extended one's; cq_ex.c */
+    struct soft_tcp_set *_Atomic tcp_set; /* iwarp/cq_set.h; NULL: it has had no socket */
+    _Atomic unsigned tcp_looks;           /* poll_lock, read by others as well */
+    _Atomic unsigned tcp_arms;            /* how often it was armed; poll_lock, read by others */
+    _Atomic bool tcp_crowd;               /* more than a few sockets: the set stands for all */
+    _Atomic bool sockets_hot;             /* some of the hot part may be put aside */
+    struct soft_qp *tcp_due[64];          /* of a crowd: they have something to read; poll_lock */
+    unsigned tcp_due_next, tcp_due_count;
+    _Atomic bool asleep;      /* a thread sleeps on these sockets itself; cq_sleep.c */
+    _Atomic bool unfinished;  /* a poller's turn ended by its limit: soft_sleep_unfinished() */
+    bool on_bells;            /* the next arming is with bells; poll_lock */
+    bool shares_word;         /* another CQ has the same armed word; constant */
+    _Atomic bool wants_bells; /* rc/cq_bell.h: threads sleep on it */
+    _Atomic int bell_set;     /* the descriptor and 1; 0: none */
+    _Atomic unsigned bells;   /* in it */
 };
 
 #define soft_cq_of(p) ((struct soft_cq *)(p))

@@ -5,8 +5,9 @@
  * A QP is hot while it has unanswered sends or had anything lately. A poll looks at a few of the cold ones, round
  * robin; a cold QP becomes hot again through the warm list when the application posts a send to it. If there are many
  * QPs, the CQ listens to those whose peers announce what they send (cq_arrivals.h), hot or cold, as soon as it knows where:
- * such QPs are not cold, and a poll looks at a few of them, too. In the array the hot ones come first, then the cold ones,
- * then those that are listened to.
+ * such QPs are not cold, and a poll looks at a few of them, too. So it is with many sockets, which an epoll set tells of
+ * (iwarp/cq_set.h): these are put aside, and cold. In the array the hot ones come first, then the cold ones, then those
+ * that are listened to or put aside.
  *
  * Owner: the CQ's poll lock; the warm list is lock-free.
  */
@@ -46,7 +47,13 @@ static void assert_kept(struct soft_cq *cq) {
     ASSERT(cq->hot_count + cq->arrival_count <= cq->qp_count && cq->qp_count <= cq->qp_capacity);
 }
 
-/* Where those begin that are listened to. */
+/* False: it was removed. */
+static bool is_member(const struct soft_cq *cq, const struct soft_qp *qp) {
+    unsigned at = qp->cq_at[role(cq, qp)];
+    return at < cq->qp_count && cq->polled[at].qp == qp;
+}
+
+/* Where those begin that are listened to, or put aside. */
 static inline unsigned first_listened(const struct soft_cq *cq) {
     return cq->qp_count - cq->arrival_count;
 }
@@ -169,8 +176,35 @@ void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned i) {
     spin_assert_held(&cq->poll_lock);
     assert_kept(cq);
     st(cq->polled[i].qp->cold[role(cq, cq->polled[i].qp)], false);
+    if (ld(cq->polled[i].qp->has_socket))
+        st(cq->sockets_hot, true);
     swap(cq, i, cq->hot_count++);
 }
+
+/* ---- put aside --------------------------------------------------------------------------------- */
+
+bool soft_cq_pollset_is_aside(const struct soft_cq *cq, unsigned at) {
+    spin_assert_held(&cq->poll_lock);
+    return at >= first_listened(cq) && ld(cq->polled[at].qp->arrival) == 0;
+}
+
+void soft_cq_pollset_set_aside(struct soft_cq *cq, unsigned at) {
+    assert_kept(cq);
+    ASSERT(at < cq->hot_count);
+    struct soft_qp *qp = cq->polled[at].qp;
+    swap(cq, at, --cq->hot_count);
+    cq->arrival_count++;
+    swap(cq, cq->hot_count, first_listened(cq));
+    atomic_store(&qp->cold[role(cq, qp)], true);
+}
+
+/* It is among the cold ones then. */
+static void take_back(struct soft_cq *cq, struct soft_qp *qp) {
+    swap(cq, qp->cq_at[role(cq, qp)], first_listened(cq));
+    cq->arrival_count--;
+}
+
+/* ---- cold and warm ----------------------------------------------------------------------------- */
 
 /* Makes QPs cold, except those that wait for an acknowledgement or had something lately. */
 void soft_cq_pollset_cool(struct soft_cq *cq) {
@@ -219,6 +253,10 @@ void soft_cq_pollset_take_warm(struct soft_cq *cq) {
     while (qp) {
         unsigned r = role(cq, qp);
         struct soft_qp *next = qp->warm_next[r];
+        if (is_member(cq, qp) && soft_cq_pollset_is_aside(cq, qp->cq_at[r]))
+            take_back(cq, qp);
+        if (ld(qp->has_socket))
+            st(cq->sockets_hot, true);
         if (qp->cq_at[r] >= cq->hot_count &&
             qp->cq_at[r] < first_listened(cq)) /* else it is found */
             swap(cq, qp->cq_at[r], cq->hot_count++);
@@ -226,12 +264,26 @@ void soft_cq_pollset_take_warm(struct soft_cq *cq) {
     }
 }
 
+/* What the CQ's set has reported, and no poll has served. */
+static void forget_due(struct soft_cq *cq, const struct soft_qp *qp) {
+    unsigned kept = 0;
+    spin_assert_held(&cq->poll_lock);
+    for (unsigned i = cq->tcp_due_next; i < cq->tcp_due_count; i++)
+        if (cq->tcp_due[i] != qp)
+            cq->tcp_due[kept++] = cq->tcp_due[i];
+    cq->tcp_due_next = 0;
+    cq->tcp_due_count = kept;
+}
+
 void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge) {
     spin_lock(&cq->poll_lock);
     soft_cq_pollset_take_warm(cq); /* so that no list points to it any more */
     unsigned i = qp->cq_at[role(cq, qp)], first = first_listened(cq);
-    bool there = i < cq->qp_count && cq->polled[i].qp == qp;
+    bool there = is_member(cq, qp);
+    bool aside = there && soft_cq_pollset_is_aside(cq, i);
     soft_arrivals_remove(cq, qp);
+    cq->arrival_count -= aside;
+    forget_due(cq, qp);
     if (there && i < cq->hot_count) {
         swap(cq, i, --cq->hot_count);
         i = cq->hot_count;

@@ -22,6 +22,9 @@ void soft_cq_pollset_warm_up(struct soft_cq *cq, unsigned at);
 void soft_cq_pollset_cool(struct soft_cq *cq);
 void soft_cq_pollset_listen(struct soft_cq *cq); /* there are more than SOFT_MANY */
 bool soft_cq_pollset_listen_to(struct soft_cq *cq, unsigned at);
+/* One of the hot part, which the CQ's set of sockets tells of (iwarp/cq_set.h): no poll looks at it until it is warm again. */
+void soft_cq_pollset_set_aside(struct soft_cq *cq, unsigned at);
+bool soft_cq_pollset_is_aside(const struct soft_cq *cq, unsigned at);
 /* The poll lock is not held. */
 int soft_cq_pollset_add(struct soft_cq *cq, struct soft_qp *qp);
 void soft_cq_pollset_remove(struct soft_cq *cq, struct soft_qp *qp, bool purge);

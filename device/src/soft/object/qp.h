@@ -254,6 +254,7 @@ struct soft_qp {
     struct soft_tcp *tcp;    /* over a socket, not over rings: iwarp/qp_tcp.h; NULL: it is not */
     bool elsewhere;          /* UD, or over a socket: what comes does not come through its ring */
     _Atomic bool has_socket; /* for readers without a lock */
+    _Atomic bool socket_due; /* a poller was told of its socket, and no turn was made since */
     bool ordered; /* constant: what a message acknowledges is complete before it; rc/order.h */
     bool early;   /* a send is complete when it was handed over, or dropped */
 

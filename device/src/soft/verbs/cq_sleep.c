@@ -5,7 +5,7 @@
  * A thread that sleeps on its completion channel is woken by the engine, which was woken by a socket or by a peer's bell:
  * two threads get a CPU one after the other for one message. A thread that sleeps on the CQ's sets as well, of sockets
  * (iwarp/cq_set.h) and of bells (rc/cq_bell.h), is woken by these. The engine does not watch those sockets meanwhile, and peers
- * ring the CQ's own bells. Only up to some tens of sockets, each of which is looked at for each sleep.
+ * ring the CQ's own bells.
  *
  * Owner: the CQ's poll_lock, and inside it the QPs'; a queue pair looks at `asleep` under its own lock.
  */
@@ -25,19 +25,9 @@
 
 /* ---- sockets ----------------------------------------------------------------------------------- */
 
-#define SOCKETS SOFT_TCP_LOOK /* each is touched for each sleep, mostly without a system call */
-
-/* How many there are, if all that they complete is here and they are not too many; else 0. */
-static unsigned sockets_to_sleep_on(const struct soft_cq *cq) {
-    unsigned count = 0;
-    for (unsigned i = 0; i < cq->qp_count; i++) {
-        const struct soft_qp *qp = cq->polled[i].qp;
-        if (!ld(qp->has_socket))
-            continue;
-        if (++count > SOCKETS || qp->ibv.send_cq != qp->ibv.recv_cq)
-            return 0;
-    }
-    return count;
+/* There are sockets, and all that they complete is here. */
+static bool has_sockets_to_sleep_on(const struct soft_cq *cq, int *fd) {
+    return soft_tcp_set_count(cq, fd) > 0 && soft_tcp_set_is_whole(cq);
 }
 
 /* qp->lock. The next poll reads it. Not now, for want of a receive: the engine asks again. */
@@ -69,30 +59,21 @@ static void each_of(struct soft_qp *qp, void (*then)(struct soft_qp *)) {
     spin_unlock(&qp->lock);
 }
 
-/* poll_lock. */
+/* poll_lock. But for those that are put aside, of which the set tells. */
 static void each_socket(struct soft_cq *cq, void (*then)(struct soft_qp *)) {
     spin_assert_held(&cq->poll_lock);
-    for (unsigned i = 0; i < cq->qp_count; i++)
+    for (unsigned i = 0; i < cq->qp_count - cq->arrival_count; i++)
         if (ld(cq->polled[i].qp->has_socket))
             each_of(cq->polled[i].qp, then);
 }
 
 /*
- * poll_lock. What woke the thread is reported once: all that have something to read are read before it sleeps again,
- * whatever polls would ask.
+ * poll_lock. What woke the thread is reported once: all that have something to read are read before it sleeps again. Of a
+ * crowd the set tells, until polls have emptied it.
  */
 static void sleep_on_sockets_end(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
-    struct soft_qp *ready[SOCKETS];
-    if (cq->crowd_sleeps)
-        each_socket(cq, heat_one_of_many);
-    if (!soft_tcp_is_crowd(cq)) {
-        each_socket(cq, heat);
-        return;
-    }
-    unsigned n = soft_tcp_set_ready(cq, ready);
-    for (unsigned i = 0; i < n; i++)
-        each_of(ready[i], heat);
+    each_socket(cq, ld(cq->tcp_crowd) ? heat_one_of_many : heat);
 }
 
 /* ---- with bells -------------------------------------------------------------------------------- */
@@ -103,11 +84,11 @@ bool soft_sleep_begin(struct ibv_cq *ibcq, bool elsewhere, int fd[2]) {
     if (soft_stale(cq))
         return false;
     spin_lock(&cq->poll_lock);
-    unsigned sockets = elsewhere || ld(cq->tcp_set) == 0 ? 0 : sockets_to_sleep_on(cq);
-    if (sockets > 0) {
-        fd[0] = ld(cq->tcp_set) - 1;
-        st(cq->asleep, true);
-        cq->crowd_sleeps = sockets > SOFT_TCP_DIRECT;
+    int set;
+    if (!elsewhere && has_sockets_to_sleep_on(cq, &set)) {
+        fd[0] = set;
+        soft_tcp_set_sleep(cq);
+        soft_cq_pollset_take_warm(cq);
         each_socket(cq, soft_tcp_cool);
     }
     cq->on_bells = soft_bells_hear(cq); /* the arming behind this says so */
@@ -132,7 +113,7 @@ bool soft_sleep_end(struct ibv_cq *ibcq) {
         (void)soft_bells_hear(cq); /* polls look at few of those that were quiet for long */
     cq->on_bells = false;
     if (ld(cq->asleep)) {
-        st(cq->asleep, false);
+        soft_tcp_set_wake(cq);
         sleep_on_sockets_end(cq);
     }
     spin_unlock(&cq->poll_lock);

@@ -12,10 +12,12 @@
 #include "soft/ipc/shm_layout.h"
 #include "soft/ipc/shm_page.h"
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_arrivals.h"
+#include "soft/object/cq_pollset.h"
 #include "soft/object/qp.h"
 #include "soft/rc/completer.h"
 #include "soft/rc/progress.h"
@@ -25,7 +27,7 @@
 
 /*
  * poll_lock. How many queue pairs have to be looked at, from the first on: the others are listened to (object/cq_arrivals.h), and what
- * they have is found by what their peers announce.
+ * they have is found by what their peers announce, or the CQ's set of sockets tells of them (iwarp/cq_set.h).
  */
 static unsigned unheard(const struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
@@ -70,9 +72,11 @@ static void look_after_announced(struct soft_cq *cq) {
 static void look_after(struct soft_cq *cq) {
     bool outstanding = false, unsure = soft_fence_any_unsure(); /* some peer may not see it */
     spin_lock(&cq->poll_lock);
+    soft_tcp_set_arm(cq); /* then: partner is soft_tcp_set_is_watched() */
+    soft_cq_pollset_take_warm(cq);
     bool all = unsure || is_attended(cq);
     unsigned count = all ? cq->qp_count : unheard(cq);
-    if (count < cq->qp_count) {
+    if (count < cq->qp_count && cq->arrival_lines > 0) {
         look_after_announced(cq);
         watch(cq);
         outstanding = true;
@@ -124,6 +128,7 @@ static void collect_announced(struct soft_cq *cq) {
 /* poll_lock held. Messages that have arrived by now are moved into the ring. */
 static void collect(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
+    soft_cq_pollset_take_warm(cq);
     bool all = is_attended(cq) || cq->owing_lost || cq->owing_count > SOFT_OWING;
     unsigned count = all ? cq->qp_count : unheard(cq);
     cq->owing_lost = false;
@@ -172,10 +177,10 @@ static void set_armed(struct soft_cq *cq, uint32_t want) {
  */
 static bool hears_processes(const struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
-    for (unsigned i = 0; i < cq->qp_count; i++)
+    for (unsigned i = 0; i < unheard(cq); i++)
         if (!ld(cq->polled[i].qp->has_socket))
             return true;
-    return false;
+    return cq->arrival_lines > 0; /* else all others are put aside, and have sockets */
 }
 
 /*

@@ -34,6 +34,7 @@
 #include "soft/verbs/internal.h"
 #include "soft/verbs/poll_in_order.h"
 #include "soft/verbs/poll_many.h"
+#include "soft/verbs/poll_sockets.h"
 #include "soft/verbs/receive_short.h"
 
 #define COLD_PER_POLL 4u
@@ -267,7 +268,7 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
     int n = 0;
     unsigned cold = cq->qp_count - cq->hot_count, looks = COLD_PER_POLL, looked = 0;
     cq->cold_polls++;
-    if (cq->arrival_lines > 0)
+    if (cq->arrival_count > 0)
         looks = looks_listening(cq, cold);
     for (unsigned k = 0; k < looks && k < cold && n < ne; k++) {
         if (cq->cold_next < cq->hot_count || cq->cold_next >= cq->qp_count)
@@ -281,9 +282,14 @@ static __attribute__((noinline)) int progress_cold(struct soft_cq *cq, struct ib
                 n += serve_unannounced(qp, cq, wc + n, ne - n);
             else
                 soft_qp_idle_lately(qp, cq->round_polls);
+        } else if (soft_cq_pollset_is_aside(cq, i)) {
+            if (soft_qp_has_work(qp))
+                soft_cq_pollset_warm(qp); /* for the next poll */
         } else if (soft_cq_pollset_listen_to(cq, i)) {
             cq->cold_next = i; /* another one is there now */
             continue;
+        } else if (ld(qp->has_socket) && soft_tcp_in_crowd(qp)) {
+            soft_cq_pollset_warm(qp); /* to be put aside by the next poll */
         } else if (soft_qp_has_work(qp) || ld(qp->unretired)) {
             soft_cq_pollset_warm_up(cq, i);
             n += serve(qp, cq, wc + n, ne - n);
@@ -389,19 +395,18 @@ static inline int progress_polled(struct soft_cq *cq, struct ibv_wc *wc, int ne)
 }
 
 /*
- * For more than a few hot QPs over sockets: serves those whose socket has something to read first, then those that have
- * to send or to retry. A poll that was filled left some of the former unserved: they are served before the set is asked
- * for others.
+ * With more than a few sockets: serves the QPs whose socket has something to read, and those that have to send or to
+ * retry. If the former filled a poll, the latter are first in the next one.
  */
 static __attribute__((noinline)) int progress_crowd(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
-    struct soft_qp *due[SOFT_TCP_LOOK];
-    int n = 0;
-    unsigned count = cq->filled ? 0 : soft_tcp_set_look(cq, due);
-    for (unsigned i = 0; i < count && n < ne; i++)
-        n += serve(due[i], cq, wc + n, ne - n);
+    bool others_first = cq->filled;
+    int n = others_first ? progress_polled(cq, wc, ne) : soft_progress_sockets(cq, wc, ne);
     if (n < ne)
-        n += progress_polled(cq, wc + n, ne - n);
-    cq->filled = n == ne;
+        n += others_first ? soft_progress_sockets(cq, wc + n, ne - n)
+                          : progress_polled(cq, wc + n, ne - n);
+    cq->filled = n == ne && !others_first;
+    if (ld(cq->sockets_hot))
+        soft_put_sockets_aside(cq);
     return n;
 }
 
@@ -410,7 +415,7 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
     spin_assert_held(&cq->poll_lock);
     if (__builtin_expect(ld(cq->warm) != NULL, 0))
         soft_cq_pollset_take_warm(cq);
-    if (__builtin_expect(soft_tcp_is_crowd(cq), 0))
+    if (__builtin_expect(ld(cq->tcp_crowd), 0))
         return progress_crowd(cq, wc, ne);
     if (cq->qp_count == 1 && cq->hot_count == 1)
         return progress_only(cq, wc, ne);
@@ -422,10 +427,10 @@ static inline int progress_all(struct soft_cq *cq, struct ibv_wc *wc, int ne) {
  * finds nothing yields, and does not poll until the end of its time slice.
  */
 static __attribute__((noinline)) void cool_down(struct soft_cq *cq, int n) {
-    bool tcp = ld(cq->tcp_set) != 0;
+    bool tcp = ld(cq->tcp_set) != NULL;
     if (tcp) {
         struct soft_qp *due[SOFT_TCP_LOOK]; /* served by the next poll */
-        if (!soft_tcp_is_crowd(cq))
+        if (!ld(cq->tcp_crowd))
             (void)soft_tcp_set_look(cq, due);
         st(cq->tcp_looks, ld(cq->tcp_looks) + 1);
     }

@@ -332,7 +332,7 @@ static void leave(struct soft_qp *qp) {
     spin_unlock(&qp->lock);
     if (__builtin_expect(copied, 0))
         sched_yield(); /* to the thread that copies, which may share this CPU */
-    if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0))
+    if (__builtin_expect(ld(qp->cold[0]) || ld(qp->cold[1]), 0) && !ld(qp->has_socket))
         soft_cq_pollset_warm(qp);
     if (__builtin_expect(tick, 0))
         soft_qp_timer_want();
