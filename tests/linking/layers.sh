@@ -147,7 +147,7 @@ ups=(
     "rc/requester.c ud/ud.h          posting: a work request is a datagram"
     "rc/requester.c iwarp/qp_tcp.h   posting: it goes over TCP"
     "rc/qp_timer.c ud/ud.h           the engine makes the progress of a queue pair that no thread polls"
-    "rc/qp_timer.c iwarp/qp_tcp.h    the same of one over TCP"
+    "rc/qp_timer.c iwarp/qp_engine.h    the same of one over TCP"
 )
 # Files that all need each other, each .c counted with its .h, are at most so many,
 circle_max=8

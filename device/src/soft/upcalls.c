@@ -21,6 +21,7 @@
 #include "soft/ipc/process_fence.h"
 #include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/qp_end.h"
+#include "soft/iwarp/qp_engine.h"
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/device.h"
 #include "soft/object/qp_numbers.h"
@@ -195,6 +196,7 @@ const struct soft_object_upcalls soft_object_upcalls = {
     .profile_of_plan = soft_fault_profile,
     .tcp_down = soft_tcp_down,
     .tcp_cut_off = soft_tcp_cut_off,
+    .tcp_event = soft_tcp_event,
     .tcp_heard = soft_cm_tcp_heard,
     .tcp_closed = soft_cm_tcp_closed,
     .tcp_attach = soft_cm_tcp_attach,

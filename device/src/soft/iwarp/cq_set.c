@@ -21,14 +21,14 @@
 #include "soft/ipc/control_lock.h"
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/qp_heat.h"
-#include "soft/iwarp/qp_tcp.h"
 #include "soft/object/attention.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/object/qp.h"
+#include "soft/object/upcalls.h"
 
 #define TICK_NS 10000000u
+#define COUNTED_AGAIN 65536u /* a CQ's count of polls starts again at each look at its set */
 #define READABLE (EPOLLIN | EPOLLRDHUP)
 
 struct soft_tcp_set {
@@ -70,6 +70,10 @@ static void watch(struct soft_tcp_set *set, bool watched, bool paused) {
     }
     atomic_store(&set->watched, watched); /* partner: soft_tcp_set_is_watched() */
     set->paused = paused;
+}
+
+unsigned soft_tcp_polls(const struct soft_cq *cq) {
+    return ld(cq->idle_polls) + ld(cq->tcp_looks) * COUNTED_AGAIN;
 }
 
 /* True: a thread polled the CQ since the last call. */
@@ -125,7 +129,7 @@ bool soft_tcp_set_is_watched(const struct soft_qp *qp) {
 /* False: what lies in the socket cannot be read now. */
 static bool serve(struct soft_qp *qp, uint32_t events) {
     bool alone = qp->ibv.send_cq == qp->ibv.recv_cq;
-    return soft_tcp_event(qp, events, alone);
+    return soft_object_upcalls.tcp_event(qp, events, alone);
 }
 
 static void on_set(struct soft_watch *watched, uint32_t unused) {
@@ -273,15 +277,10 @@ void soft_tcp_set_listen(struct soft_cq *cq, int fd, struct soft_qp *qp, bool re
         (void)epoll_ctl(set->watch.fd, EPOLL_CTL_MOD, fd, &event);
 }
 
-unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]) {
-    UNCANCELLED;
-    struct epoll_event ready[SOFT_TCP_LOOK];
-    unsigned count = 0;
-    int n = epoll_wait(set_of(cq)->watch.fd, ready, SOFT_TCP_LOOK, 0);
-    for (int i = 0; i < n; i++)
-        if (soft_tcp_seen(ready[i].data.ptr, ready[i].events))
-            due[count++] = ready[i].data.ptr;
-    return count;
+unsigned soft_tcp_set_wait(struct soft_cq *cq, struct epoll_event ready[SOFT_TCP_LOOK]) {
+    spin_assert_held(&cq->poll_lock);
+    int n = uncancelled(epoll_wait(set_of(cq)->watch.fd, ready, SOFT_TCP_LOOK, 0));
+    return n > 0 ? (unsigned)n : 0;
 }
 
 unsigned soft_tcp_set_count(const struct soft_cq *cq, int *fd) {
@@ -292,18 +291,6 @@ unsigned soft_tcp_set_count(const struct soft_cq *cq, int *fd) {
 
 bool soft_tcp_set_is_whole(const struct soft_cq *cq) {
     return ld(set_of(cq)->elsewhere) == 0;
-}
-
-bool soft_tcp_set_aside(struct soft_cq *cq, unsigned at) {
-    spin_assert_held(&cq->poll_lock);
-    struct soft_qp *qp = cq->polled[at].qp;
-    if (!spin_try(&qp->lock)) /* it is being served, or posted to */
-        return false;
-    bool aside = qp->tcp && !qp->tcp->down && !ld(qp->attention) && soft_tcp_in_crowd(qp);
-    if (aside)
-        soft_cq_pollset_set_aside(cq, at);
-    spin_unlock(&qp->lock);
-    return aside;
 }
 
 void soft_tcp_set_free(struct soft_cq *cq) {

@@ -22,12 +22,22 @@
 #define SOFT_IWARP_CQ_SET_H
 
 #include <stdbool.h>
+#include <sys/epoll.h>
 
-struct soft_cq;
-struct soft_qp;
+#include "soft/ipc/spinlock.h"
+#include "soft/object/cq.h"
+#include "soft/object/qp.h"
 
 /* Up to so many sockets are read in every poll, which is faster for each than asking the set first. */
 #define SOFT_TCP_DIRECT 4u
+
+/* The sets of both of its CQs stand for all of their sockets. */
+static inline bool soft_tcp_in_crowd(const struct soft_qp *qp) {
+    return ld(soft_cq_of(qp->ibv.recv_cq)->tcp_crowd) && ld(soft_cq_of(qp->ibv.send_cq)->tcp_crowd);
+}
+
+/* How often the CQ was polled, for comparing. */
+unsigned soft_tcp_polls(const struct soft_cq *cq);
 
 /* 0 or an errno. elsewhere: another CQ has it in its set, too. */
 int soft_tcp_set_add(struct soft_cq *cq, int fd, struct soft_qp *qp, bool elsewhere);
@@ -36,11 +46,8 @@ void soft_tcp_set_remove(struct soft_cq *cq, int fd, bool elsewhere);
 #define SOFT_TCP_LOOK 64u
 /* The QP's lock. The set tells when there is something to read, or of the connection's end alone. */
 void soft_tcp_set_listen(struct soft_cq *cq, int fd, struct soft_qp *qp, bool reads);
-/*
- * Makes the queue pairs hot that have something to read, and marks them for the poller. Returns how many are in due[];
- * they live while the poll_lock is held.
- */
-unsigned soft_tcp_set_look(struct soft_cq *cq, struct soft_qp *due[SOFT_TCP_LOOK]);
+/* poll_lock. The events of those that have something, up to so many, by data.ptr: they live while the poll_lock is held. */
+unsigned soft_tcp_set_wait(struct soft_cq *cq, struct epoll_event ready[SOFT_TCP_LOOK]);
 /* The descriptor, for a thread that sleeps on it, and the number of sockets; 0 and -1: there are none. */
 unsigned soft_tcp_set_count(const struct soft_cq *cq, int *fd);
 /* All that they complete is of this CQ. */
@@ -53,9 +60,6 @@ void soft_tcp_set_sleep(struct soft_cq *cq);
 void soft_tcp_set_wake(struct soft_cq *cq);
 /* The engine, or a thread that sleeps, reads the set of one of the QP's CQs: no polls make a turn that is due. */
 bool soft_tcp_set_is_watched(const struct soft_qp *qp);
-
-/* poll_lock. The queue pair's set is read by others, for as long as it has nothing to do. False: it has. */
-bool soft_tcp_set_aside(struct soft_cq *cq, unsigned at);
 
 void soft_tcp_set_free(struct soft_cq *cq);
 /* Engine thread, now and then: begins to look for sets that are not polled any more, if there are any. */

@@ -16,6 +16,7 @@
 #include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_ack.h"
+#include "soft/iwarp/qp_engine.h"
 #include "soft/iwarp/qp_heat.h"
 #include "soft/iwarp/qp_receive.h"
 #include "soft/iwarp/qp_tcp.h"
@@ -101,6 +102,20 @@ void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status sta
     }
     qp->give_up = (uint8_t)status; /* soft_completer() reports it when there is room */
     st(qp->attention, true);
+}
+
+bool soft_tcp_is_unread(const struct soft_qp *qp) {
+    spin_assert_held(&qp->lock);
+    return ld(qp->rx_stalled) || qp->tcp->dark || qp->tcp->take_held;
+}
+
+bool soft_tcp_ends_unread(struct soft_qp *qp, uint32_t events) {
+    spin_assert_held(&qp->lock);
+    bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+    soft_tcp_listen(qp, false);
+    if (broken)
+        soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);
+    return broken;
 }
 
 /* ---- the socket's end ------------------------------------------------------------------------------------ */

@@ -35,6 +35,9 @@ void soft_tcp_refuse(struct soft_qp *qp, struct sink *sink);
 void soft_tcp_terminate(struct soft_qp *qp, const struct iwarp_terminate *terminate);
 /* qp->lock. The peer, or TCP, has ended the stream: the oldest incomplete request gets that status. */
 void soft_tcp_lost(struct soft_qp *qp, struct sink *sink, enum ibv_wc_status status);
+/* qp->lock. The socket is not read now: its CQs' sets are to tell of its end alone. True: that is among these events. */
+bool soft_tcp_is_unread(const struct soft_qp *qp);
+bool soft_tcp_ends_unread(struct soft_qp *qp, uint32_t events);
 /* qp->lock: called when the QP enters ERR. */
 void soft_tcp_down(struct soft_qp *qp);
 /* Control lock, qp->lock: takes the socket from the queue pair, to read and close it. */

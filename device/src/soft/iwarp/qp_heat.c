@@ -23,17 +23,12 @@
 #include "soft/object/qp.h"
 
 #define HOT_NS 1000000u
-#define COUNTED_AGAIN 65536u /* a CQ's count of polls starts again at each look at its set */
-#define LOOK_AT_CLOCK 16u    /* turns in which nothing moved, between two readings of the clock */
-#define TICK_TURNS 1024u     /* turns of one of a crowd between ticks, which look at the path */
+#define LOOK_AT_CLOCK 16u /* turns in which nothing moved, between two readings of the clock */
+#define TICK_TURNS 1024u  /* turns of one of a crowd between ticks, which look at the path */
 
 bool soft_tcp_armed(const struct soft_qp *qp) {
     return ld(soft_cq_of(qp->ibv.recv_cq)->armed) != 0 ||
            ld(soft_cq_of(qp->ibv.send_cq)->armed) != 0;
-}
-
-unsigned soft_tcp_polls(const struct soft_cq *cq) {
-    return ld(cq->idle_polls) + ld(cq->tcp_looks) * COUNTED_AGAIN;
 }
 
 bool soft_tcp_polled(struct soft_qp *qp) {

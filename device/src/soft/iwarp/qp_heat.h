@@ -22,14 +22,6 @@
 #include "soft/object/cq.h"
 #include "soft/object/qp.h"
 
-/* The sets of both of its CQs stand for all of their sockets. */
-static inline bool soft_tcp_in_crowd(const struct soft_qp *qp) {
-    return ld(soft_cq_of(qp->ibv.recv_cq)->tcp_crowd) && ld(soft_cq_of(qp->ibv.send_cq)->tcp_crowd);
-}
-
-/* How often the CQ was polled, for comparing. */
-unsigned soft_tcp_polls(const struct soft_cq *cq);
-
 /* After a turn: decides who makes the next one, and asks for it. */
 void soft_tcp_hand_on(struct soft_qp *qp, bool moved);
 /* Pollers make the next turn. */

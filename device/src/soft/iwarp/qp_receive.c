@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "soft/ipc/spinlock.h"
+#include "soft/iwarp/cq_set.h"
 #include "soft/iwarp/inbox.h"
 #include "soft/iwarp/qp_ack.h"
 #include "soft/iwarp/qp_end.h"

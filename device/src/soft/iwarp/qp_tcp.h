@@ -159,13 +159,6 @@ bool soft_tcp_seen(struct soft_qp *qp, uint32_t events);
 void soft_tcp_listen(struct soft_qp *qp, bool reads);
 /* Takes qp->lock. A CQ is armed, as its poller goes to sleep: from now on the engine watches the socket, or its CQ's set. */
 void soft_tcp_arm(struct soft_qp *qp);
-/* Engine thread, at each tick; true: again in a millisecond. */
-bool soft_tcp_tick(struct soft_qp *qp, uint64_t now);
-/*
- * Engine thread: epoll reported these events of the socket. unpolled: no thread polls its CQ. False: what lies in the socket
- * cannot be read now.
- */
-bool soft_tcp_event(struct soft_qp *qp, uint32_t events, bool unpolled);
 /*
  * qp->lock, control lock. The key of a registration or a window becomes invalid. True: the peer was using it, and the
  * QP is in ERR.

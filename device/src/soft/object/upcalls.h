@@ -29,6 +29,9 @@ struct soft_object_upcalls {
     /* It is over TCP, and this window was taken back while the peer read it: none of its bytes is sent from now on. qp->lock. */
     void (*tcp_cut_off)(struct soft_qp *qp, const struct soft_mr *window);
 
+    /* Its CQ's set reports these events of its socket: qp_engine.h. Control lock. */
+    bool (*tcp_event)(struct soft_qp *qp, uint32_t events, bool unpolled);
+
     /* ---- of the connection manager; the control lock ---- */
 
     /* The listener's end over TCP, of the id with that number: the dialer's first frame is here. qp->lock as well. */

@@ -17,7 +17,7 @@
 #include "soft/ipc/peer_internal.h"
 #include "soft/ipc/process_fence.h"
 #include "soft/ipc/spinlock.h"
-#include "soft/iwarp/qp_tcp.h"
+#include "soft/iwarp/qp_engine.h"
 #include "soft/object/attention.h"
 #include "soft/object/qp.h"
 #include "soft/object/qp_numbers.h"

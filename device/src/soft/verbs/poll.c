@@ -21,7 +21,6 @@
 #include "soft/ipc/engine.h"
 #include "soft/ipc/spinlock.h"
 #include "soft/iwarp/cq_set.h"
-#include "soft/iwarp/qp_heat.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
 #include "soft/object/qp.h"
@@ -431,7 +430,7 @@ static __attribute__((noinline)) void cool_down(struct soft_cq *cq, int n) {
     if (tcp) {
         struct soft_qp *due[SOFT_TCP_LOOK]; /* served by the next poll */
         if (!ld(cq->tcp_crowd))
-            (void)soft_tcp_set_look(cq, due);
+            (void)soft_look_at_sockets(cq, due);
         st(cq->tcp_looks, ld(cq->tcp_looks) + 1);
     }
     if (!tcp || ld(cq->tcp_looks) % (COOL_AFTER / TCP_EVERY) == 0)
