@@ -267,9 +267,9 @@ static unsigned stand_still(struct other *server, struct rdma_cm_id *id) {
     struct soft_peer *peer = soft_cm_id_of(id)->conn.peer;
     unsigned count = 0;
     while (soft_peer_send_repeated(peer, SOFT_MSG_GROUP_ASK, NULL, 0) == 0 &&
-           count < 4 * SOFT_PEER_QUEUE_MAX)
+           count < 4 * SOFT_PEER_QUEUE)
         count++;
-    unsigned waiting = peer->doomed ? SOFT_PEER_QUEUE_MAX : peer->out_count;
+    unsigned waiting = peer->doomed ? SOFT_PEER_QUEUE : peer->out_count;
     soft_unlock();
     return waiting;
 }
@@ -293,7 +293,7 @@ TEST(requests_by_the_thousand_to_a_process_that_stands_still_end_nothing) {
     local_open(&local);
     local.id = ct_connect(local.channel, port);
     softcm_until(has_been_told_to_wait(local.id));
-    assert_true(stand_still(&server, local.id) < SOFT_PEER_QUEUE_MAX);
+    assert_true(stand_still(&server, local.id) < SOFT_PEER_QUEUE);
     struct rdma_cm_id *behind = ct_connect(local.channel, port);
     unsigned before, left;
     uint64_t due_ns = next_try_ns(behind, &before);

@@ -88,6 +88,24 @@ TEST(a_peer_that_does_not_read_is_there_until_the_sender_is_done) {
     end(&child);
 }
 
+/* As when so many connections end at once: the others go on. */
+TEST(a_peer_of_many_connections_is_told_of_all_of_them) {
+    enum { CONNECTIONS = 10000, REFS = 2, SAID = 3 };
+    struct sv_child child;
+    begin(&child);
+    soft_lock();
+    struct soft_peer *peer = peer_of(child.pid);
+    for (unsigned i = 0; i < CONNECTIONS * REFS; i++)
+        soft_peer_hold(peer);
+    for (unsigned i = 0; i < CONNECTIONS * REFS; i++)
+        soft_peer_release(peer);
+    for (unsigned i = 0; i < CONNECTIONS * SAID; i++)
+        must(soft_peer_send(peer, SOFT_MSG_GROUP_ASK, NULL, 0, -1) == 0);
+    must(soft_peer_usable(peer));
+    soft_unlock();
+    end(&child);
+}
+
 /* Memory that goes is told to all peers, also to one that this fills up. */
 TEST(memory_goes_though_a_peer_does_not_read) {
     struct sv_child child;
@@ -96,7 +114,7 @@ TEST(memory_goes_though_a_peer_does_not_read) {
     must(addr);
     soft_lock();
     struct soft_peer *peer = peer_of(child.pid);
-    while (peer->out_count < SOFT_PEER_QUEUE_MAX)
+    while (peer->out_count < peer->out_room)
         must(soft_peer_send(peer, SOFT_MSG_GROUP_ASK, NULL, 0, -1) == 0);
     soft_unlock();
     soft_mem_free(addr, 4096);

@@ -94,7 +94,7 @@ void attack_does_not_read(const struct attack_target *target, unsigned arg) {
             close(p.fd);
             p.fd = hostile_greet(target->qpn, &hostile_hello, board);
         }
-        if (i == SOFT_PEER_QUEUE_MAX)
+        if (i == SOFT_PEER_QUEUE)
             attack_ready();
     }
 }

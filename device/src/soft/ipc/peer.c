@@ -77,7 +77,10 @@ pid_t soft_peer_pid(const struct soft_peer *peer) {
 
 struct soft_peer *soft_peer_hold(struct soft_peer *peer) {
     soft_assert_locked();
-    atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed);
+    unsigned refs = atomic_fetch_add_explicit(&peer->refs, 1, memory_order_relaxed) + 1;
+    unsigned room = SOFT_PEER_QUEUE + refs * SOFT_PEER_QUEUE_PER_REF;
+    if (room > peer->out_room)
+        peer->out_room = room;
     return peer;
 }
 
@@ -112,6 +115,7 @@ static struct soft_peer *peer_new(int fd) {
     if (!peer)
         return NULL;
     atomic_init(&peer->refs, 1);
+    peer->out_room = SOFT_PEER_QUEUE + SOFT_PEER_QUEUE_PER_REF;
     peer->uid = peer->told_uid = cred.uid;
     peer->pid = cred.pid;
     peer->own = soft_own_user(cred.uid, cred.pid);

@@ -25,7 +25,12 @@ struct soft_shm_page;
 
 #define SOFT_WIRE_MAGIC 0x53465731u /* "SFW1" */
 #define SOFT_WIRE_VERSION 4u
-#define SOFT_PEER_QUEUE_MAX 8192
+/*
+ * Messages that may wait for a peer which does not read: so many, and some for each reference, of which a connection has a few. A
+ * process that ends ten thousand connections at once says so of each.
+ */
+#define SOFT_PEER_QUEUE 8192u
+#define SOFT_PEER_QUEUE_PER_REF 4u
 #define SOFT_PEER_BLOCKS 16
 
 struct soft_wire { /* head of a message */
@@ -75,6 +80,7 @@ struct soft_peer {
     unsigned pending_rings;      /* that it offered, and QPs keep */
     struct cds_list_head out;    /* what the socket did not take yet */
     unsigned out_count, out_fds; /* messages that wait, and descriptors with them */
+    unsigned out_room;           /* so many may wait: for as many references as there ever were */
     struct soft_timer out_retry;
     _Atomic uint64_t in_vain_ns; /* until then no call waits for it: rkey_fence.c */
     _Atomic uint8_t region_sent[SOFT_MAX_REGIONS]; /* enum region_state of my regions there */

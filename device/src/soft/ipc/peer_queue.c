@@ -156,7 +156,7 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
         return 0;
     if (!later(rc))
         return -ECONNRESET; /* its watch reports the end */
-    if (peer->out_count >= SOFT_PEER_QUEUE_MAX) {
+    if (peer->out_count >= peer->out_room) {
         doom(peer);
         return -ENOBUFS;
     }
@@ -180,7 +180,7 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
 
 int soft_peer_send_repeated(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {
     soft_assert_locked();
-    if (peer->out_count >= SOFT_PEER_QUEUE_MAX / 2)
+    if (peer->out_count >= SOFT_PEER_QUEUE / 2) /* it is sent again in any case */
         return peer->alive && !peer->doomed ? -ENOBUFS : -ECONNRESET;
     return soft_peer_send_fds(peer, type, data, bytes, NULL, 0);
 }
