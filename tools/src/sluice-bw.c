@@ -26,6 +26,12 @@
 
 static struct perf perf;
 
+/* The sessions whose window has room are a ring. */
+struct lane {
+    uint32_t next, before;
+    bool full;
+};
+
 struct stream {
     struct perf *perf;
     uint64_t size, batch;
@@ -34,6 +40,9 @@ struct stream {
     uint64_t expected;                            /* most the peer may send */
     uint64_t start_ticks, end_ticks, duration_ns; /* duration 0: the target decides */
     bool server, started, blocked;
+    bool in_turn;       /* with several sessions: each message on the next */
+    uint32_t on;        /* the session that the next message goes on */
+    struct lane *lanes; /* with several: by session */
     bool end_heard, closing_sent;
     struct control heard;  /* the peer's END or DONE */
     sluice_msg *held;      /* refused with EAGAIN, to be sent next */
@@ -41,12 +50,19 @@ struct stream {
     uint8_t *bytes;        /* --copy: likewise */
 };
 
+/* A server may hear of the first message before its other sessions are up. */
 static bool data_left(const struct stream *s) {
-    return s->started && s->sent < s->target;
+    return s->started && s->sent < s->target && many_are_up(&s->perf->ep.many);
+}
+
+/* What comes on other sessions may come behind the end. */
+static bool all_came(const struct stream *s) {
+    return s->end_heard &&
+           (!s->lanes || s->received >= (s->server ? s->heard.count : s->heard.sent));
 }
 
 static bool closing_due(const struct stream *s) {
-    return !s->closing_sent && s->sent == s->target && (!s->server || s->end_heard);
+    return !s->closing_sent && s->sent == s->target && (!s->server || all_came(s));
 }
 
 static sluice_msg *closing_message(struct stream *s) {
@@ -57,29 +73,86 @@ static sluice_msg *closing_message(struct stream *s) {
     return endpoint_compose(&s->perf->ep, &closing);
 }
 
+static sluice_session session_of(const struct stream *s) {
+    const struct endpoint *ep = &s->perf->ep;
+    return s->lanes ? ep->many.session[s->on] : ep->session;
+}
+
+static bool lanes_open(struct stream *s) {
+    uint32_t count = s->perf->ep.many.count;
+    s->lanes = calloc(count, sizeof *s->lanes);
+    for (uint32_t i = 0; s->lanes && i < count; i++)
+        s->lanes[i] = (struct lane){.next = (i + 1) % count, .before = (i + count - 1) % count};
+    return s->lanes;
+}
+
+static void go_on(struct stream *s) {
+    s->on = s->lanes[s->on].next;
+    s->blocked = s->lanes[s->on].full;
+}
+
+/* EAGAIN: the session's window is full. In turn it is waited for, else another one goes first. */
+static void block(struct stream *s) {
+    struct lane *lane = s->lanes ? &s->lanes[s->on] : NULL;
+    s->blocked = true;
+    if (!lane || lane->full)
+        return;
+    lane->full = true;
+    if (s->in_turn || lane->next == s->on)
+        return;
+    s->lanes[lane->next].before = lane->before;
+    s->lanes[lane->before].next = lane->next;
+    go_on(s);
+}
+
+static void unblock(struct stream *s, uint32_t number) {
+    s->blocked = false;
+    if (!s->lanes)
+        return;
+    struct lane *lane = &s->lanes[number], *on = &s->lanes[s->on];
+    if (lane->full && !s->in_turn && number != s->on) {
+        if (on->full) { /* the ring was empty but for that one, which leaves it */
+            lane->next = lane->before = number;
+            s->on = number;
+        } else {
+            *lane = (struct lane){.next = on->next, .before = s->on};
+            s->lanes[on->next].before = number;
+            on->next = number;
+        }
+    }
+    lane->full = false;
+    s->blocked = s->lanes[s->on].full;
+}
+
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
 static bool last_of_list(const struct stream *s) {
+    if (s->lanes && s->in_turn)
+        return true;
     return s->sent + 1 == s->target || (s->sent + 1) % s->batch == 0;
+}
+
+static void sent_one(struct stream *s, bool last) {
+    s->sent++;
+    if (s->lanes && last)
+        go_on(s);
 }
 
 /* Data that stays this program's: from the region, or copied. As send_one(). */
 static int send_own(struct stream *s) {
-    struct endpoint *ep = &s->perf->ep;
     const sluice_send_options *o = last_of_list(s) ? NULL : &more;
     int status;
     if (s->region) {
         sluice_piece piece = {sluice_region_data(s->region), s->size, s->region};
-        status = sluice_send_pieces(ep->session, &piece, 1, o);
+        status = sluice_send_pieces(session_of(s), &piece, 1, o);
     } else {
-        status = sluice_send_copy(ep->session, s->bytes, s->size, o);
+        status = sluice_send_copy(session_of(s), s->bytes, s->size, o);
     }
-    s->blocked = status == SLUICE_EAGAIN;
-    if (s->blocked)
-        return 0;
+    if (status == SLUICE_EAGAIN)
+        return block(s), 0;
     if (status != 0)
         return tool_fail("a message cannot be sent: %s", sluice_strerror(status)), -1;
-    s->sent++;
+    sent_one(s, o == NULL);
     return 1;
 }
 
@@ -94,7 +167,7 @@ static int send_one(struct stream *s) {
         int status = sluice_alloc(ep->node, s->size, &msg);
         s->blocked = status == SLUICE_EAGAIN;
         if (s->blocked)
-            return 0;
+            return 0; /* no session is full by that */
         if (status != 0)
             return tool_fail("no memory for a message of %llu bytes: %s",
                              (unsigned long long)s->size, sluice_strerror(status)),
@@ -104,20 +177,24 @@ static int send_one(struct stream *s) {
         return -1;
     bool last = !data || last_of_list(s);
     s->held = NULL;
-    int status = sluice_send(ep->session, msg, last ? NULL : &more);
+    sluice_session session = data ? session_of(s) : ep->session;
+    int status = sluice_send(session, msg, last ? NULL : &more);
     if (status == 0) {
         if (data)
-            s->sent++;
+            sent_one(s, last);
         else
             s->closing_sent = true;
         return 1;
     }
     if (status == SLUICE_EAGAIN) {
         s->held = msg;
-        s->blocked = true;
+        if (data)
+            block(s);
+        else
+            s->blocked = true;
         return 0;
     }
-    return endpoint_send_slow(ep, msg, false, status), -1;
+    return endpoint_send_slow(ep, session, msg, false, status), -1;
 }
 
 /* Fills the window. 0 or -1. */
@@ -127,9 +204,9 @@ static int fill(struct stream *s) {
         int n = send_one(s);
         if (n < 0)
             return -1;
-        if (n == 0)
+        sent += n;
+        if (n == 0 && s->blocked)
             break;
-        sent++;
     }
     if (sent > 0)
         s->perf->ep.quiet_since_ns = 0;
@@ -149,6 +226,8 @@ static int on_message(struct stream *s, const sluice_event *event) {
         return rc;
     if (s->end_heard || (!s->server && !s->closing_sent))
         return endpoint_fail_both(ep, "the end of the data came too early");
+    if (s->server && s->heard.count > s->expected)
+        return endpoint_fail_both(ep, "more messages are counted than were announced");
     s->end_heard = true;
     if (s->server && s->target == UINT64_MAX)
         s->target = s->sent + (s->held != NULL); /* open-ended: the client has had enough */
@@ -164,14 +243,14 @@ static int on_events(struct stream *s, const sluice_event *events, int n) {
             continue;
         }
         if (events[i].type == SLUICE_WRITABLE)
-            s->blocked = false;
+            unblock(s, many_number(&events[i]));
         endpoint_event(&s->perf->ep, &events[i]);
     }
     return 0;
 }
 
 static bool finished(const struct stream *s) {
-    return s->end_heard && s->closing_sent;
+    return all_came(s) && s->closing_sent;
 }
 
 static int stream_loop(struct stream *s) {
@@ -202,6 +281,8 @@ static int stream_run(struct stream *s) {
     struct endpoint *ep = &s->perf->ep;
     sluice_error e;
     int rc = 0;
+    if (ep->many.count > 1 && !lanes_open(s))
+        return tool_fail("no memory for %u sessions", ep->many.count);
     if (s->perf->o.region && s->target != 0 &&
         sluice_region_open(ep->node, NULL, s->size, 0, &s->region, &e) != 0)
         return tool_fail("no registered memory: %s", e.text);
@@ -209,7 +290,7 @@ static int stream_run(struct stream *s) {
         return tool_fail("no memory for %llu bytes", (unsigned long long)s->size);
     if (s->server) { /* asleep until the client begins: it is measuring the floor */
         sluice_event event;
-        rc = endpoint_await(ep, &event, PERF_FIRST_NS, NULL);
+        rc = endpoint_await(ep, &event, perf_first_ns(s->perf), NULL);
         if (rc == 0)
             rc = on_message(s, &event);
     } else {
@@ -224,7 +305,9 @@ static int stream_run(struct stream *s) {
     if (s->region && sluice_region_close(s->region) == 0)
         s->region = NULL;
     free(s->bytes);
+    free(s->lanes);
     s->bytes = NULL;
+    s->lanes = NULL;
     return rc;
 }
 
@@ -237,6 +320,7 @@ static int serve(struct perf *p, const struct control *plan) {
     uint64_t count = open_ended ? UINT64_MAX : plan->count;
     struct stream s = {.perf = p,
                        .server = true,
+                       .in_turn = (plan->flags & CONTROL_IN_TURN) != 0,
                        .size = plan->size,
                        .batch = p->o.list,
                        .target = (plan->flags & CONTROL_BOTH_WAYS) != 0 ? count : 0,
@@ -253,6 +337,7 @@ static int serve(struct perf *p, const struct control *plan) {
 /* One round of data. count 0: until the duration is over. */
 static int transfer(struct perf *p, struct stream *s, uint64_t size, uint64_t count) {
     *s = (struct stream){.perf = p,
+                         .in_turn = p->o.in_turn,
                          .size = size,
                          .batch = p->o.list,
                          .target = count != 0 ? count : UINT64_MAX,
@@ -289,6 +374,8 @@ static void print_row(struct perf *p, const struct stream *s) {
         json_number(&j, "messages", messages);
         json_real(&j, "messages_per_s", rate, 1);
         json_real(&j, "bytes_per_s", bytes_rate, 1);
+        if (p->o.sessions > 1)
+            json_number(&j, "sessions", p->o.sessions);
         json_end(&j);
         return;
     }
@@ -378,7 +465,7 @@ int main(int argc, char **argv) {
         {'l', "list", "N", OPTION_NUMBER, &perf.o.list, NULL, 1, 1024, NULL,
          "sends posted together, on either side (default 16; 1 posts\neach by itself)"},
         {'t', "window", "N", OPTION_NUMBER, &perf.o.window, NULL, 1, 65536, NULL,
-         "messages on their way at most (default: the library's)"},
+         "messages on their way at most, on each session (default: the\nlibrary's)"},
         {0, "credits", "N", OPTION_NUMBER, &perf.o.credits, NULL, 4, 1024, NULL,
          "receive buffers posted for the peer (default: the library's)"},
         {0, "region", NULL, OPTION_FLAG, &perf.o.region, NULL, 0, 0, NULL,
@@ -397,7 +484,11 @@ int main(int argc, char **argv) {
                  "prints the result, which the server has confirmed message by message. With -b\n"
                  "the server's own -l, -t and --credits hold for its direction.\n\n"
                  "  sluice-bw                      sluice-bw 127.0.0.1 -s 64K\n"
-                 "  sluice-bw -p 0 --keep          sluice-bw 127.0.0.1:40123 -a -D 1 --json\n",
+                 "  sluice-bw -p 0 --keep          sluice-bw 127.0.0.1:40123 -a -D 1 --json\n"
+                 "  sluice-bw                      sluice-bw 127.0.0.1 -s 64 -q 1000\n",
+        .each = "with -q: on any session whose window has room (the default)",
+        .in_turn =
+            "with -q: each message on the next session, whose window is\nwaited for; without -l",
         .default_size = 65536,
         .default_bytes = UINT64_C(4) << 30,
         .iterations_min = 500,

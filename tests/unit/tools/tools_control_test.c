@@ -82,8 +82,9 @@ TEST(hostile_fields_are_refused) {
     assert_refused(6, 6, 2, CONTROL_MALFORMED);
     assert_refused(8, 0, 2, CONTROL_MALFORMED);
     assert_refused(8, 4, 2, CONTROL_MALFORMED);
-    assert_refused(8, CONTROL_LAT, 2, CONTROL_MALFORMED); /* both ways is for bw */
-    assert_refused(10, 8, 2, CONTROL_MALFORMED);
+    assert_refused(8, CONTROL_LAT, 2, CONTROL_MALFORMED);      /* both ways is for bw */
+    assert_refused(10, CONTROL_IN_TURN, 2, CONTROL_MALFORMED); /* of one session */
+    assert_refused(10, CONTROL_MANY | CONTROL_REQUESTS, 2, CONTROL_MALFORMED);
     assert_refused(10, 0x8001, 2, CONTROL_MALFORMED);
     assert_refused(10, CONTROL_UNTIL_END, 2, CONTROL_MALFORMED); /* with a count */
     assert_refused(12, UINT32_C(0x80000000), 4, CONTROL_MALFORMED);
@@ -93,6 +94,25 @@ TEST(hostile_fields_are_refused) {
     assert_refused(32, CONTROL_COUNT_MAX + 1, 8, CONTROL_MALFORMED);
     assert_refused(32, 0, 8, CONTROL_MALFORMED);        /* no count, and not until the end */
     assert_refused(64 + 20, 'x', 1, CONTROL_MALFORMED); /* text behind its end */
+}
+
+static enum control_result decode_plan_of(unsigned tool, uint64_t sessions) {
+    unsigned char wire[CONTROL_BYTES];
+    struct control in = sample(), out;
+    in.tool = (uint16_t)tool;
+    in.flags = CONTROL_MANY | CONTROL_IN_TURN;
+    in.sent = sessions;
+    control_encode(wire, &in);
+    return control_decode(&out, wire, sizeof wire);
+}
+
+TEST(a_plan_of_several_sessions_has_a_number_of_them) {
+    assert_int_equal(decode_plan_of(CONTROL_LAT, 2), CONTROL_OK);
+    assert_int_equal(decode_plan_of(CONTROL_BW, CONTROL_SESSIONS_MAX), CONTROL_OK);
+    assert_int_equal(decode_plan_of(CONTROL_BW, CONTROL_SESSIONS_MAX + 1), CONTROL_MALFORMED);
+    assert_int_equal(decode_plan_of(CONTROL_LAT, 1), CONTROL_MALFORMED);
+    assert_int_equal(decode_plan_of(CONTROL_LAT, 0), CONTROL_MALFORMED);
+    assert_int_equal(decode_plan_of(CONTROL_CAT, 2), CONTROL_MALFORMED);
 }
 
 TEST(text_is_terminated_and_printable) {

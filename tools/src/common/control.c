@@ -61,7 +61,15 @@ static bool fields_valid(const struct control *c) {
         return false;
     if (c->tool < CONTROL_LAT || c->tool > CONTROL_CAT)
         return false;
-    if ((c->flags & ~(CONTROL_BOTH_WAYS | CONTROL_UNTIL_END | CONTROL_REQUESTS)) != 0)
+    if ((c->flags & ~(CONTROL_BOTH_WAYS | CONTROL_UNTIL_END | CONTROL_REQUESTS | CONTROL_MANY |
+                      CONTROL_IN_TURN)) != 0)
+        return false;
+    bool many = (c->flags & CONTROL_MANY) != 0;
+    if (many && (c->tool == CONTROL_CAT || (c->flags & CONTROL_REQUESTS) != 0))
+        return false;
+    if (many && c->kind == CONTROL_PLAN && (c->sent < 2 || c->sent > CONTROL_SESSIONS_MAX))
+        return false;
+    if (!many && (c->flags & CONTROL_IN_TURN) != 0)
         return false;
     if ((c->flags & (CONTROL_BOTH_WAYS | CONTROL_REQUESTS)) != 0 && c->tool != CONTROL_BW)
         return false;

@@ -29,6 +29,7 @@
 #define CONTROL_SIZE_MAX (UINT64_C(1) << 30)  /* of a PLAN's size */
 #define CONTROL_COUNT_MAX (UINT64_C(1) << 48) /* of a PLAN's count */
 #define CONTROL_CPU_MAX 65535
+#define CONTROL_SESSIONS_MAX 20000u
 
 enum control_kind {
     CONTROL_PLAN = 1,
@@ -43,6 +44,8 @@ enum control_tool { CONTROL_LAT = 1, CONTROL_BW = 2, CONTROL_CAT = 3 };
 #define CONTROL_BOTH_WAYS 1u /* PLAN of bw: the server sends as much as it gets */
 #define CONTROL_UNTIL_END 2u /* PLAN: count is not known, END says when */
 #define CONTROL_REQUESTS 4u  /* PLAN of bw: requests, each to be sent back as its reply */
+#define CONTROL_MANY 8u /* PLAN: `sent` sessions; READY: `checksum` is the token of the others */
+#define CONTROL_IN_TURN 16u /* PLAN of MANY: each message on the next of the sessions */
 
 struct control {
     uint16_t kind, tool, flags;
@@ -51,8 +54,8 @@ struct control {
     uint64_t size;           /* bytes of a data message */
     uint64_t count;          /* messages: PLAN to be sent, END sent, DONE received */
     uint64_t bytes;          /* payload bytes, likewise */
-    uint64_t checksum;       /* END and DONE of cat */
-    uint64_t sent;           /* DONE of bw: messages the server sent itself */
+    uint64_t checksum;       /* END and DONE of cat; READY of MANY */
+    uint64_t sent;           /* DONE of bw: messages the server sent itself; PLAN of MANY */
     char text[CONTROL_TEXT]; /* FAILED: what happened */
 };
 

@@ -47,6 +47,16 @@ static bool leave_out(uint32_t without) {
     return setenv("SLUICE_WITHOUT", list, 1) == 0;
 }
 
+#define SESSIONS_USUAL 4000u                 /* the library's default has room for more */
+#define MEMORY_FOR_MANY (UINT64_C(16) << 30) /* a limit: taken is what sessions need */
+
+static void want_sessions(sluice_node_options *node, uint32_t sessions) {
+    if (sessions <= SESSIONS_USUAL)
+        return;
+    node->sessions_max = sessions + 2 * ENDPOINT_QUEUE_MAX;
+    node->memory_bytes_max = MEMORY_FOR_MANY;
+}
+
 int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
     static const uint32_t idle[] = {SLUICE_IDLE_SPIN, SLUICE_IDLE_ADAPTIVE, SLUICE_IDLE_BLOCK};
     memset(ep, 0, sizeof *ep);
@@ -75,6 +85,7 @@ int endpoint_open(struct endpoint *ep, const struct endpoint_options *options) {
                                 .rendezvous = options->rendezvous,
                                 .rendezvous_bytes = options->rendezvous_above,
                                 .log = log_line};
+    want_sessions(&node, options->sessions);
     if (sluice_open(&ep->node, &node, &error) != 0) {
         pin_release(&ep->pin);
         return tool_fail("cannot open the device: %s", error.text);
@@ -117,7 +128,7 @@ void endpoint_share_cpu(struct endpoint *ep) {
 
 /* ---- sessions ---------------------------------------------------------------------------------- */
 
-static sluice_link_options link_options(const struct endpoint *ep) {
+sluice_link_options endpoint_link_options(const struct endpoint *ep) {
     return (sluice_link_options){.size = sizeof(sluice_link_options),
                                  .loop = ep->loop,
                                  .window_messages = ep->options.window,
@@ -127,7 +138,7 @@ static sluice_link_options link_options(const struct endpoint *ep) {
 
 int endpoint_listen(struct endpoint *ep, const char *address) {
     sluice_error error;
-    sluice_link_options link = link_options(ep);
+    sluice_link_options link = endpoint_link_options(ep);
     link.flags = SLUICE_ASK;
     if (sluice_listen(ep->node, address, &link, &ep->listener, &error) != 0) {
         bool whole = strncmp(error.text, "cannot listen", strlen("cannot listen")) == 0;
@@ -178,19 +189,23 @@ static void on_connect(struct endpoint *ep, sluice_session session) {
         (struct waiting){.session = session, .since_ns = sluice_now()};
 }
 
+void endpoint_ended(struct endpoint *ep, const sluice_event *event) {
+    sluice_session_info info = {.size = sizeof info};
+    ep->closed = true;
+    ep->up = false;
+    ep->end = *event;
+    if (sluice_session_get_info(event->session, &info) == 0)
+        snprintf(ep->end_text, sizeof ep->end_text, "%.*s", (int)sizeof info.close_text - 1,
+                 info.close_text);
+}
+
 static void on_closed(struct endpoint *ep, const sluice_event *event) {
     if (ep->listening && event->session.id == ep->listener.id) {
         ep->deaf = true;
         return;
     }
     if (ep->have_session && event->session.id == ep->session.id) {
-        sluice_session_info info = {.size = sizeof info};
-        ep->closed = true;
-        ep->up = false;
-        ep->end = *event;
-        if (sluice_session_get_info(event->session, &info) == 0)
-            snprintf(ep->end_text, sizeof ep->end_text, "%.*s", (int)sizeof info.close_text - 1,
-                     info.close_text);
+        endpoint_ended(ep, event);
         return;
     }
     for (uint32_t i = 0; i < ep->waiting_count; i++)
@@ -202,6 +217,10 @@ static void on_closed(struct endpoint *ep, const sluice_event *event) {
 
 void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     bool mine = ep->have_session && event->session.id == ep->session.id;
+    if (many_number(event) != 0)
+        many_event(ep, event);
+    if (many_number(event) != 0 && event->type != SLUICE_WRITABLE)
+        return;
     switch ((sluice_event_type)event->type) {
     case SLUICE_UP:
         ep->up = mine || ep->up;
@@ -210,10 +229,11 @@ void endpoint_event(struct endpoint *ep, const sluice_event *event) {
         on_closed(ep, event);
         return;
     case SLUICE_WRITABLE:
-        ep->writable = mine || ep->writable;
+        ep->writable = mine || many_number(event) != 0 || ep->writable;
         return;
     case SLUICE_CONNECT:
-        on_connect(ep, event->session);
+        if (!many_takes(ep, event))
+            on_connect(ep, event->session);
         return;
     case SLUICE_MESSAGE: /* these are the caller's */
     case SLUICE_REQUEST:
@@ -266,7 +286,7 @@ int endpoint_accept(struct endpoint *ep) {
 
 int endpoint_dial(struct endpoint *ep, const char *address) {
     sluice_error error;
-    sluice_link_options link = link_options(ep);
+    sluice_link_options link = endpoint_link_options(ep);
     sluice_session session;
     snprintf(ep->address, sizeof ep->address, "%s", address);
     if (sluice_dial(ep->node, address, &link, &session, &error) != 0)
@@ -286,6 +306,9 @@ int endpoint_dial(struct endpoint *ep, const char *address) {
 void endpoint_hangup(struct endpoint *ep) {
     if (!ep->have_session)
         return;
+    many_end(ep);
+    if (ep->closed && ep->end.session.id != ep->session.id)
+        ep->closed = false; /* another one was lost, and this one is to be ended */
     if (!ep->closed) {
         uint64_t until = sluice_now() + HANGUP_NS + HANGUP_NS / 2;
         sluice_hangup(ep->session, HANGUP_NS);

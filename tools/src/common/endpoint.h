@@ -21,6 +21,7 @@
 #include <sluice/sluice.h>
 
 #include "common/control.h"
+#include "common/many.h"
 #include "common/pin.h"
 #include "common/tool.h"
 #include "common/units.h"
@@ -40,6 +41,7 @@ struct endpoint_options {
     uint32_t queue;  /* clients that may wait for their turn, up to ENDPOINT_QUEUE_MAX */
     uint32_t window; /* link options, 0 = default */
     uint32_t credits, requests;
+    uint32_t sessions;   /* of this node at a time, more than the default; 0 = default */
     uint32_t without;    /* bits of techniques.h */
     uint32_t rendezvous; /* node option, 0 = default */
     uint64_t rendezvous_above;
@@ -71,6 +73,8 @@ struct endpoint {
     uint64_t message_bytes_max; /* agreed with the peer */
     uint64_t data_size;         /* of data messages: control messages have another length */
 
+    struct many many; /* sessions beside that one */
+
     struct waiting waiting[ENDPOINT_QUEUE_MAX];
     uint32_t waiting_count;
     uint32_t waiting_looks;
@@ -84,6 +88,10 @@ int endpoint_listen(struct endpoint *ep, const char *address);
 /* Waits for the next client, as long as it takes. */
 int endpoint_accept(struct endpoint *ep);
 int endpoint_dial(struct endpoint *ep, const char *address);
+/* What a session of this endpoint has. */
+sluice_link_options endpoint_link_options(const struct endpoint *ep);
+/* Keeps why the session, or one beside it, ended: for endpoint_fail_closed(). */
+void endpoint_ended(struct endpoint *ep, const sluice_event *event);
 /* Ends the session: what was sent is delivered first. Waits for its end, for a bounded time. */
 void endpoint_hangup(struct endpoint *ep);
 /* The session ended when it should not have: says why. Returns TOOL_FAILED. */
@@ -128,12 +136,18 @@ static inline int endpoint_poll(struct endpoint *ep, sluice_event *events, int m
 int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, int other_fd,
                   short other_events, bool *other_ready);
 
-int endpoint_send_slow(struct endpoint *ep, sluice_msg *msg, bool borrowed, int status);
+int endpoint_send_slow(struct endpoint *ep, sluice_session session, sluice_msg *msg, bool borrowed,
+                       int status);
 
 /* Sends and waits for room if need be; the message is gone in every case. */
+static inline int endpoint_send_on(struct endpoint *ep, sluice_session session, sluice_msg *msg,
+                                   bool borrowed) {
+    int status = sluice_send(session, msg, NULL);
+    return status == 0 ? 0 : endpoint_send_slow(ep, session, msg, borrowed, status);
+}
+
 static inline int endpoint_send(struct endpoint *ep, sluice_msg *msg, bool borrowed) {
-    int status = sluice_send(ep->session, msg, NULL);
-    return status == 0 ? 0 : endpoint_send_slow(ep, msg, borrowed, status);
+    return endpoint_send_on(ep, ep->session, msg, borrowed);
 }
 
 /* Sends a control message; waits for room if need be. */

@@ -15,7 +15,8 @@ static const char *other_side(const struct endpoint *ep) {
     return ep->listening ? "client" : "server";
 }
 
-int endpoint_send_slow(struct endpoint *ep, sluice_msg *msg, bool borrowed, int status) {
+int endpoint_send_slow(struct endpoint *ep, sluice_session session, sluice_msg *msg, bool borrowed,
+                       int status) {
     if (status == SLUICE_EAGAIN && borrowed)
         sluice_keep(msg); /* it must outlive the polling below */
     while (status == SLUICE_EAGAIN) {
@@ -32,7 +33,7 @@ int endpoint_send_slow(struct endpoint *ep, sluice_msg *msg, bool borrowed, int 
             if (n > 0)
                 endpoint_event(ep, &event);
         }
-        status = sluice_send(ep->session, msg, NULL);
+        status = sluice_send(session, msg, NULL);
         borrowed = false;
     }
     if (status == 0)
@@ -137,7 +138,9 @@ int endpoint_await(struct endpoint *ep, sluice_event *event, uint64_t limit_ns, 
 int endpoint_hear(struct endpoint *ep, struct control *out, unsigned kind, bool *ended) {
     sluice_event event;
     bool end = false;
-    int rc = endpoint_await(ep, &event, ENDPOINT_ANSWER_NS, ended != NULL ? &end : NULL);
+    /* A client ends its other sessions before the one that this is heard on. */
+    uint64_t limit = ENDPOINT_ANSWER_NS + (ep->many.count > 0 ? MANY_END_NS : 0);
+    int rc = endpoint_await(ep, &event, limit, ended != NULL ? &end : NULL);
     if (end)
         *ended = true;
     return rc != 0 || end ? rc : endpoint_decode(ep, &event, out, kind);

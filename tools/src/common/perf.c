@@ -16,7 +16,7 @@
 
 /* ---- command line ------------------------------------------------------------------------------ */
 
-#define COMMON_OPTIONS 16
+#define COMMON_OPTIONS 19
 #define OPTIONS_LIMIT 32
 
 #define TECHNIQUES_X(name, text, what) text,
@@ -25,7 +25,8 @@ static const char *const technique_names[] = {TECHNIQUES(TECHNIQUES_X) NULL};
 /* In the order of sluice_rendezvous. */
 static const char *const rendezvous_names[] = {"auto", "read", "write", NULL};
 
-static size_t common_options(struct perf_options *o, struct option *list) {
+static size_t common_options(struct perf *p, struct option *list) {
+    struct perf_options *o = &p->o;
     const struct option common[COMMON_OPTIONS] = {
         {'p', "port", "PORT", OPTION_NUMBER, &o->port, &o->have_port, 0, 65535, NULL,
          "port to listen on or to connect to; 0 lets the server pick\none (default 18515)"},
@@ -39,6 +40,10 @@ static size_t common_options(struct perf_options *o, struct option *list) {
          UINT64_C(86400) * 1000000000, NULL, "measure for so long instead of -n"},
         {'w', "warm-up", "N", OPTION_NUMBER, &o->warmup, &o->have_warmup, 0, UINT64_C(1) << 40,
          NULL, "how many to run before, unmeasured"},
+        {'q', "sessions", "N", OPTION_NUMBER, &o->sessions, NULL, 1, CONTROL_SESSIONS_MAX, NULL,
+         "client: so many sessions; server: be ready for so many, if\nmore than 4000"},
+        {0, "each", NULL, OPTION_FLAG, &o->each, NULL, 0, 0, NULL, p->tool->each},
+        {0, "in-turn", NULL, OPTION_FLAG, &o->in_turn, NULL, 0, 0, NULL, p->tool->in_turn},
         {0, "json", NULL, OPTION_FLAG, &o->json, NULL, 0, 0, NULL,
          "one JSON object per size on standard output, nothing else"},
         {0, "keep", NULL, OPTION_FLAG, &o->keep, NULL, 0, 0, NULL,
@@ -104,6 +109,14 @@ static int check_options(struct perf *p) {
         return tool_usage("--region and --copy are for messages, not for --requests");
     if (o->requests != 0 && o->host == NULL)
         return tool_usage("--requests is for the client: the server does what it asks for");
+    if (o->each && o->in_turn)
+        return tool_usage("--each and --in-turn exclude each other");
+    if ((o->each || o->in_turn) && o->host == NULL)
+        return tool_usage("--each and --in-turn are for the client: the server does as it does");
+    if ((o->each || o->in_turn) && o->sessions < 2)
+        return tool_usage("--each and --in-turn need -q: there is one session");
+    if (o->requests != 0 && o->sessions > 1)
+        return tool_usage("--requests and -q exclude each other");
     if (o->host != NULL && o->keep)
         return tool_usage("--keep is for the server, and '%.80s' makes this the client", o->host);
     if (o->host != NULL && o->bind != NULL)
@@ -113,7 +126,7 @@ static int check_options(struct perf *p) {
 
 static int read_options(struct perf *p, int argc, char **argv) {
     struct option list[OPTIONS_LIMIT];
-    size_t count = common_options(&p->o, list);
+    size_t count = common_options(p, list);
     for (size_t i = 0; i < p->tool->extra_count && count < OPTIONS_LIMIT; i++)
         list[count++] = p->tool->extra[i];
     struct options options = {.about = p->tool->about,
@@ -127,7 +140,11 @@ static int read_options(struct perf *p, int argc, char **argv) {
     p->o.port = PERF_PORT;
     p->o.size = p->tool->default_size;
     int rc = options_main(&options, argc, argv);
-    return rc >= 0 ? rc : check_options(p) != 0 ? TOOL_USAGE : -1;
+    if (rc < 0 && check_options(p) != 0)
+        return TOOL_USAGE;
+    if (!p->o.each && p->o.sessions > 1)
+        p->o.in_turn |= p->tool->in_turn_first;
+    return rc;
 }
 
 /* Where none are given: about a second's worth, less where every message wakes somebody. */
@@ -145,11 +162,17 @@ uint64_t perf_iterations(const struct perf *p, uint64_t size) {
     return p->o.have_iterations ? p->o.iterations : default_iterations(p, size);
 }
 
+uint64_t perf_first_ns(const struct perf *p) {
+    return PERF_FIRST_NS + (p->ep.many.count > 0 ? MANY_DIAL_NS : 0);
+}
+
 uint64_t perf_warmup(const struct perf *p, uint64_t size) {
     if (p->o.have_warmup)
         return p->o.warmup;
     uint64_t n = (p->o.have_iterations ? p->o.iterations : default_iterations(p, size)) / 10;
-    return n < p->tool->default_warmup ? n : p->tool->default_warmup;
+    n = n < p->tool->default_warmup ? n : p->tool->default_warmup;
+    uint64_t twice = 2 * p->o.sessions; /* each is used before what counts */
+    return p->o.sessions > 1 && n < twice ? twice : n;
 }
 
 /* ---- client ------------------------------------------------------------------------------------ */
@@ -172,13 +195,21 @@ static bool cpu_is_shared(const struct perf *p, const struct control *peer) {
 
 int perf_plan(struct perf *p, uint64_t size, uint64_t count, uint16_t flags) {
     struct control plan = {.kind = CONTROL_PLAN, .size = size, .count = count, .flags = flags};
+    bool many = p->o.sessions > 1;
     if (count == 0)
         plan.flags |= CONTROL_UNTIL_END;
+    if (many) {
+        plan.flags |= CONTROL_MANY | (p->o.in_turn ? CONTROL_IN_TURN : 0);
+        plan.sent = p->o.sessions;
+    }
     int rc = endpoint_say(&p->ep, &plan);
     if (rc == 0)
         rc = endpoint_hear(&p->ep, &p->peer, CONTROL_READY, NULL);
+    if (rc == 0 && many)
+        rc = many_dial(&p->ep, p->o.sessions, p->peer.checksum);
     if (rc != 0)
         return rc;
+    p->ep.many.running = many;
     p->ep.data_size = size;
     if (cpu_is_shared(p, &p->peer))
         endpoint_share_cpu(&p->ep);
@@ -207,10 +238,16 @@ void perf_heading(struct perf *p) {
         snprintf(mine, sizeof mine, "CPU %d", p->ep.pin.cpu);
     if (p->peer.cpu >= 0)
         snprintf(theirs, sizeof theirs, "CPU %d", p->peer.cpu);
-    printf("# %s: device %s%s%s, mode %s, %s, server %s\n", tool_name(),
+    char sessions[64] = "";
+    if (p->o.sessions > 1)
+        snprintf(sessions, sizeof sessions, ", %llu sessions%s", (unsigned long long)p->o.sessions,
+                 p->o.in_turn ? " in turn"
+                 : p->o.each  ? ", each"
+                              : "");
+    printf("# %s: device %s%s%s, mode %s, %s, server %s%s\n", tool_name(),
            status == 0 ? info.device : "unknown",
            status == 0 && info.software != 0 ? " (software, not a NIC)" : "", way(p),
-           endpoint_mode_name(&p->ep), mine, theirs);
+           endpoint_mode_name(&p->ep), mine, theirs, sessions);
     p->tool->heading(p);
 }
 
@@ -255,9 +292,18 @@ static int serve_plan(struct perf *p, const struct control *plan) {
     p->ep.data_size = plan->size;
     if (cpu_is_shared(p, plan))
         endpoint_share_cpu(&p->ep);
-    struct control ready = {.kind = CONTROL_READY};
-    int rc = endpoint_say(&p->ep, &ready);
-    return rc != 0 ? rc : p->tool->serve(p, plan);
+    bool many = (plan->flags & CONTROL_MANY) != 0;
+    int rc = many ? many_expect(&p->ep, plan->sent) : 0;
+    if (rc != 0)
+        return rc;
+    struct control ready = {
+        .kind = CONTROL_READY, .flags = many ? CONTROL_MANY : 0, .checksum = p->ep.many.token};
+    p->ep.many.running = many;
+    rc = endpoint_say(&p->ep, &ready);
+    if (rc == 0)
+        rc = p->tool->serve(p, plan);
+    p->ep.many.running = false;
+    return rc;
 }
 
 static int serve_client(struct perf *p) {
@@ -309,6 +355,7 @@ int perf_main(struct perf *p, const struct perf_tool *tool, int argc, char **arg
         .window = (uint32_t)p->o.window,
         .credits = (uint32_t)p->o.credits,
         .requests = (uint32_t)p->o.requests,
+        .sessions = (uint32_t)p->o.sessions,
         .without = (uint32_t)p->o.without,
         .rendezvous = (uint32_t)p->o.rendezvous,
         .rendezvous_above = p->o.rendezvous_above,

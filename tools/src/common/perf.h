@@ -22,7 +22,8 @@
 struct perf_options {
     const char *host, *bind, *device;
     uint64_t port, size, iterations, duration_ns, warmup, cpu, mode;
-    bool all, json, keep, both_ways, region, copy;
+    bool all, json, keep, both_ways, region, copy, each, in_turn;
+    uint64_t sessions; /* 0: one */
     uint64_t list, window, credits, requests;
     uint64_t without;    /* bits of techniques.h */
     uint64_t rendezvous; /* sluice_rendezvous */
@@ -37,6 +38,8 @@ struct perf_tool {
     enum control_tool id;
     const char *about;
     const char *notes;
+    const char *each, *in_turn; /* what these options mean */
+    bool in_turn_first;         /* the default */
     uint64_t default_size;
     uint64_t default_bytes; /* iterations where none are given: these bytes over the size, */
     uint64_t iterations_min, iterations_max; /* within these limits */
@@ -65,6 +68,8 @@ int perf_main(struct perf *p, const struct perf_tool *tool, int argc, char **arg
 /* How many, and how many before that do not count, for this size. */
 uint64_t perf_iterations(const struct perf *p, uint64_t size);
 uint64_t perf_warmup(const struct perf *p, uint64_t size);
+/* Server: to wait for the first data message after READY. */
+uint64_t perf_first_ns(const struct perf *p);
 
 /* Client: announces a round of data, hears READY, measures the floor if it is new. */
 int perf_plan(struct perf *p, uint64_t size, uint64_t count, uint16_t flags);
