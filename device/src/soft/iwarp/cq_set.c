@@ -39,7 +39,7 @@ struct soft_tcp_set {
     _Atomic unsigned count;     /* sockets */
     _Atomic unsigned elsewhere; /* of these, in another CQ's set, too */
     _Atomic bool watched;       /* the engine reads the set */
-    bool paused;                /* but not before the next tick */
+    _Atomic bool paused;        /* but not before the next tick */
     unsigned seen_polls;        /* the CQ's count of polls when it was looked at last */
 };
 
@@ -61,7 +61,7 @@ static void want_tick(void) {
 
 static void watch(struct soft_tcp_set *set, bool watched, bool paused) {
     spin_assert_held(&set->lock);
-    bool reads = watched && !paused, read = ld(set->watched) && !set->paused;
+    bool reads = watched && !paused, read = ld(set->watched) && !ld(set->paused);
     if (reads && !read && soft_watch_modify(&set->watch, EPOLLIN) != 0) { /* no memory */
         paused = true;
         want_tick();
@@ -69,7 +69,7 @@ static void watch(struct soft_tcp_set *set, bool watched, bool paused) {
         soft_watch_rest(&set->watch);
     }
     atomic_store(&set->watched, watched); /* partner: soft_tcp_set_is_watched() */
-    set->paused = paused;
+    st(set->paused, paused);
 }
 
 unsigned soft_tcp_polls(const struct soft_cq *cq) {
@@ -171,7 +171,7 @@ static void tick_busy(struct soft_cq *cq) {
 /* True: again in some milliseconds. */
 static bool tick(struct soft_tcp_set *set) {
     struct soft_cq *cq = set->cq;
-    if (!ld(cq->tcp_crowd) || ld(cq->asleep) || (ld(set->watched) && !set->paused))
+    if (!ld(cq->tcp_crowd) || ld(cq->asleep) || (ld(set->watched) && !ld(set->paused)))
         return false;
     if (!spin_try(&cq->poll_lock))
         return true; /* a thread polls */
