@@ -128,12 +128,12 @@ static bool is_crowd(void) {
     return ld(soft_cq_of(a.scq)->tcp_crowd) && ld(soft_cq_of(b.rcq)->tcp_crowd);
 }
 
-/* Polls, and not the engine, read them: where they are few as none was quiet for long. */
+/* Polls have made all turns since it was so, and the engine none: it may feed what was read before, without a call. */
 static bool is_whole(void) {
     bool all = true;
     for (unsigned i = 0; i < count; i++)
         all = all && state_of(qp_a[i], a.scq).hot && state_of(qp_b[i], b.rcq).hot;
-    return is_crowd() || all;
+    return all;
 }
 
 /* Each has had something since it is connected. */
@@ -195,14 +195,13 @@ static bool take_half(unsigned *got) {
     memset(got, 0, MOST * sizeof *got);
     for (unsigned i = 0; i < count; i++)
         post_many_on(i);
-    atomic_store(&engine_calls, 0);
     bool whole = is_whole();
     for (unsigned left = EACH / 2 * count; left > 0; left--) {
         sv_until(ibv_poll_cq(b.rcq, 1, &wc) == 1);
         assert_int_equal(wc.status, IBV_WC_SUCCESS);
         got[wc.wr_id]++;
     }
-    whole = whole && is_whole() && atomic_load(&engine_calls) == 0;
+    whole = whole && is_whole();
     for (unsigned left = EACH / 2 * count; left > 0; left--)
         assert_int_equal(sv_poll(b.rcq).status, IBV_WC_SUCCESS);
     for (unsigned left = EACH * count; left > 0; left--)
