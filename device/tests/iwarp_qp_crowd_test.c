@@ -14,6 +14,7 @@
 #include "soft/iwarp/qp_tcp.h"
 #include "soft/object/cq.h"
 #include "soft/object/cq_pollset.h"
+#include "support/fault.h"
 #include "support/rows.h"
 #include "support/socket_calls.h"
 
@@ -108,7 +109,7 @@ static void messages_on(unsigned from, unsigned to) {
 }
 
 struct state {
-    bool hot, watched, aside, end_only;
+    bool hot, watched, aside, end_only, dry, dark;
 };
 
 static struct state state_of(struct ibv_qp *ibqp, struct ibv_cq *polled) {
@@ -116,9 +117,12 @@ static struct state state_of(struct ibv_qp *ibqp, struct ibv_cq *polled) {
     struct soft_cq *cq = soft_cq_of(polled);
     spin_lock(&cq->poll_lock);
     spin_lock(&qp->lock);
-    struct state s = {qp->tcp->hot, qp->tcp->watched != 0,
+    struct state s = {qp->tcp->hot,
+                      qp->tcp->watched != 0,
                       soft_cq_pollset_is_aside(cq, qp->cq_at[ibqp->recv_cq == polled ? 0 : 1]),
-                      qp->tcp->end_only};
+                      qp->tcp->end_only,
+                      qp->tcp->dry,
+                      qp->tcp->dark};
     spin_unlock(&qp->lock);
     spin_unlock(&cq->poll_lock);
     return s;
@@ -283,8 +287,9 @@ static void one_without_a_receive_keeps_the_engine_from_no_sleep(void **state) {
     struct ibv_wc wc;
     make_crowd();
     post_on(0, IBV_WR_SEND, 64);
-    post_on(0, IBV_WR_SEND, 64);
-    sv_until(ld(soft_qp_of(qp_b[0])->rx_stalled) && state_of(qp_b[0], b.rcq).end_only);
+    sv_until(ld(soft_qp_of(qp_b[0])->rx_stalled));
+    post_on(0, IBV_WR_SEND, 64); /* which stays in the socket */
+    sv_until(state_of(qp_b[0], b.rcq).end_only);
     uint64_t before = cpu_ns();
     nanosleep(&(struct timespec){.tv_nsec = QUIET_NS}, NULL);
     assert_in_range(cpu_ns() - before, 0, QUIET_NS / 4);
@@ -324,7 +329,7 @@ static void a_reset_ends_one_without_a_receive(void **state) {
     count--;
 }
 
-/* What the engine and polls leave undone is found by polls again, whoever makes the turns. */
+/* The thread rests between its polls, so that the engine begins to serve: polls find what it leaves. */
 static void a_crowd_that_is_polled_now_and_then_loses_nothing(void **state) {
     (void)state;
     make_crowd();
@@ -339,6 +344,27 @@ static void a_crowd_that_is_polled_now_and_then_loses_nothing(void **state) {
             assert_int_equal(sv_poll(a.scq).status, IBV_WC_SUCCESS);
         }
     }
+}
+
+/* What came is told while it may not be read, and then no more. */
+static void one_that_a_plan_stalled_reads_what_came_meanwhile(void **state) {
+    (void)state;
+    struct ibv_sge to = sv_sge(&a, 0, 64), from = sv_sge(&b, 0, 64);
+    struct ibv_recv_wr *bad_recv, recv = {.wr_id = 3, .sg_list = &to, .num_sge = 1};
+    struct ibv_send_wr *bad,
+        send = {.wr_id = 4, .opcode = IBV_WR_SEND, .sg_list = &from, .num_sge = 1};
+    struct ibv_wc wc;
+    unsigned received = 0, sent = 0, came = 0;
+    fault_plan("qp=1 send=1 stall=100ms");
+    sv_until((poll_both(&received, &sent), state_of(qp_a[0], a.scq).dry));
+    recv_on(0, 64);
+    must(ibv_post_recv(qp_a[0], &recv, &bad_recv) == 0);
+    post_on(0, IBV_WR_SEND, 64);
+    sv_until((poll_both(&received, &sent), state_of(qp_a[0], a.scq).dark));
+    must(ibv_post_send(qp_b[0], &send, &bad) == 0);
+    sv_until((poll_both(&received, &sent), came += (unsigned)ibv_poll_cq(a.rcq, 1, &wc),
+              received == 1 && sent == 1 && came == 1));
+    fault_clear();
 }
 
 /* Of a crowd that shrinks, those that are left are found again. */
@@ -364,6 +390,7 @@ TEST_CASES(CROWD(a_message_costs_the_reads_of_its_own_queue_pair, 5, 0),
            CROWD(one_without_a_receive_keeps_the_engine_from_no_sleep, 16, 0),
            CROWD(a_reset_ends_one_without_a_receive, 16, 0),
            CROWD(a_crowd_that_is_polled_now_and_then_loses_nothing, 40, 0),
+           CROWD(one_that_a_plan_stalled_reads_what_came_meanwhile, 16, 0),
            CROWD(those_whom_a_crowd_leaves_are_served, 16, 0));
 
 int main(void) {

@@ -192,6 +192,13 @@ static void add_sockets(struct more *more, unsigned count) {
     }
 }
 
+static void ends_of(const struct more *more, unsigned i, struct sv_end *a, struct sv_end *b) {
+    *a = sleep_pair.a;
+    *b = sleep_pair.b;
+    a->qp = more->a[i];
+    b->qp = more->b[i];
+}
+
 static void take_away(struct more *more, unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         assert_int_equal(soft_destroy_qp(more->a[i]), 0);
@@ -204,10 +211,9 @@ static void each_wakes_it(void **state, unsigned count) {
     struct more more;
     add_sockets(&more, count);
     for (unsigned round = 0; round < 2 * count; round++) {
-        struct sv_end a = sleep_pair.a, b = sleep_pair.b;
+        struct sv_end a, b;
         struct sleeper s;
-        a.qp = more.a[round % count];
-        b.qp = more.b[round % count];
+        ends_of(&more, round % count, &a, &b);
         sv_fill(a.buf, 512, round);
         must(sv_recv(&b, round, 0, 4096) == 0);
         sleeper_start(&s, state);
@@ -244,9 +250,8 @@ static void behind_a_sleep_the_channel_tells_of_many(void **state) {
     (void)state;
     add_sockets(&more, MANY_MORE);
     for (unsigned i = 0; i < MANY_MORE; i++) {
-        struct sv_end a = sleep_pair.a, b = sleep_pair.b;
-        a.qp = more.a[i];
-        b.qp = more.b[i];
+        struct sv_end a, b;
+        ends_of(&more, i, &a, &b);
         must(sleep_may(SLEEP_ON_SOCKETS, &fd));
         must(ibv_req_notify_cq(b.rcq, 0) == 0);
         must(soft_sleep_end(b.rcq));
@@ -277,9 +282,8 @@ static void what_waits_for_the_next_poll_goes_when_many_are_armed(void **state) 
     (void)state;
     add_sockets(&more, FEW_MORE);
     for (unsigned i = 0; i < FEW_MORE; i++) {
-        struct sv_end a = sleep_pair.a, b = sleep_pair.b;
-        a.qp = more.a[i];
-        b.qp = more.b[i];
+        struct sv_end a, b;
+        ends_of(&more, i, &a, &b);
         must(sv_recv(&b, 1, 0, 4096) == 0 && sv_recv(&b, 2, 0, 4096) == 0);
         must(sv_send(&a, 3, 0, 512, 0) == 0);
         tcp_expect(b.rcq, 1, IBV_WC_SUCCESS);

@@ -84,28 +84,29 @@ static bool is_polled(struct soft_tcp_set *set) {
     return polls != before;
 }
 
+/* At once. */
+static void change(struct soft_tcp_set *set, bool watched) {
+    spin_lock(&set->lock);
+    watch(set, watched, false);
+    spin_unlock(&set->lock);
+}
+
 void soft_tcp_set_arm(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
     struct soft_tcp_set *set = set_of(cq);
     if (!set)
         return;
     st(cq->tcp_arms, ld(cq->tcp_arms) + 1);
-    if (!ld(cq->tcp_crowd) || ld(cq->asleep) || ld(set->watched))
-        return;
-    spin_lock(&set->lock);
-    watch(set, true, false);
-    spin_unlock(&set->lock);
+    if (ld(cq->tcp_crowd) && !ld(cq->asleep) && !ld(set->watched))
+        change(set, true);
 }
 
 void soft_tcp_set_sleep(struct soft_cq *cq) {
     spin_assert_held(&cq->poll_lock);
     struct soft_tcp_set *set = set_of(cq);
     atomic_store(&cq->asleep, true); /* partner: soft_tcp_set_is_watched() */
-    if (!ld(set->watched))
-        return;
-    spin_lock(&set->lock);
-    watch(set, false, false);
-    spin_unlock(&set->lock);
+    if (ld(set->watched))
+        change(set, false);
 }
 
 void soft_tcp_set_wake(struct soft_cq *cq) {

@@ -112,6 +112,7 @@ bool soft_tcp_is_unread(const struct soft_qp *qp) {
 bool soft_tcp_ends_unread(struct soft_qp *qp, uint32_t events) {
     spin_assert_held(&qp->lock);
     bool broken = (events & (EPOLLERR | EPOLLHUP)) != 0;
+    qp->tcp->dry = false; /* the next turn that may reads it, as the sets tell no more of it */
     soft_tcp_listen(qp, false);
     if (broken)
         soft_tcp_lost(qp, &(struct sink){.cq = NULL}, IBV_WC_RETRY_EXC_ERR);

@@ -55,7 +55,7 @@ bool soft_tcp_event(struct soft_qp *qp, uint32_t events, bool unpolled) {
             engine_turn(qp);
     }
     tell(qp);
-    bool reads = tcp->down || tcp->dry || tcp->left;
+    bool reads = tcp->down || (!polled && (tcp->dry || tcp->left)); /* else polls read it */
     if (tcp->down)
         soft_tcp_leave(qp);
     spin_unlock(&qp->lock);
