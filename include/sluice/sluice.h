@@ -220,7 +220,8 @@ typedef struct sluice_node_options {
 
 #define SLUICE_RECEIVE_INTO 8u /* the application says where large messages go: SLUICE_LARGE */
 #define SLUICE_ISOLATED                                                                            \
-    16u /* receives of its own for each session, even where they could be shared */
+    16u                 /* receives of its own for each session, even where they could be shared */
+#define SLUICE_WAIT 32u /* dial: a listener that is not there yet is awaited, see sluice_dial() */
 
 /*
  * A secret shared with peers, 16 to 64 bytes, and the number by which both sides name it, not 0. The
@@ -429,6 +430,13 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
  * tried: the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first
  * to answer gets the one request of the dial. A listener that is
  * busy, or does not answer, is asked again, at growing intervals with jitter, until timeout_ns is over.
+ *
+ * SLUICE_WAIT: so is one that is not there (NO_LISTENER, NODE_CLOSED), whose host cannot be reached, or whose name has no
+ * address, every 3 s at least. The name is looked up anew each time. With a timeout_ns of SLUICE_OFF the dial waits
+ * until it is hung up. sluice_session_get_info() tells meanwhile how many tries there were and, in close_text, what
+ * the last one met. It ends at once where waiting does not help: a listener that refuses, or is none of this library;
+ * an address that leads to no device, or to another one. Not together with SLUICE_ONCE.
+ *
  * Errors: EADDRESS (malformed), ELIMIT, EINVAL. What is found out later is in the reason of SLUICE_CLOSED: that of the last try, or of the
  * last one that a later try might have cured.
  */
@@ -469,7 +477,8 @@ typedef struct sluice_session_info {
     uint32_t eager_bytes;       /* largest message that travels in one frame */
     uint32_t credits;           /* frames the peer lets us have in flight */
     uint32_t close_code;        /* refusal code of the peer, after a refused dial */
-    char close_text[124];  /* refusal text of the peer, or what went wrong: a line of its own */
+    char close_text[124];  /* refusal text of the peer, or what went wrong: a line of its own. Of a
+                              dial that is under way: what its last try met */
     uint32_t key_id;       /* key with which both sides authenticated themselves, or 0 */
     uint64_t keepalive_ns; /* interval agreed with the peer, 0 = off */
     uint32_t tries;        /* connection attempts of a dial, the first included */

@@ -116,6 +116,15 @@ int address_parse(const char *text, bool listening, union address *out, char *ho
     return SLUICE_OK;
 }
 
+bool address_equal(const union address *a, const union address *b) {
+    if (a->any.sa_family != b->any.sa_family || a->v4.sin_port != b->v4.sin_port)
+        return false;
+    if (a->any.sa_family == AF_INET)
+        return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
+    return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0 &&
+           a->v6.sin6_scope_id == b->v6.sin6_scope_id;
+}
+
 void address_format(const struct sockaddr *addr, char out[64]) {
     const union address *a = (const union address *)(const void *)addr;
     char host[INET6_ADDRSTRLEN] = "?";

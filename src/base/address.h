@@ -26,6 +26,8 @@ union address {
  */
 int address_parse(const char *text, bool listening, union address *out, char *host,
                   sluice_error *e);
+/* Family, host, port and, of a link-local one, interface. */
+bool address_equal(const union address *a, const union address *b);
 /* An IPv4 address inside one of IPv6, as a socket of both families shows it, is written as the IPv4 address it is. */
 void address_format(const struct sockaddr *addr, char out[64]);
 

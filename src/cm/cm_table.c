@@ -124,9 +124,9 @@ const struct cm_cell cm_table[CM_STATE_COUNT][CM_EVENT_COUNT] = {
         NEVER,
     },
     [CM_RESOLVING_NAME] = {
-        ALL_OVER("there is no id before the name is resolved"),
+        ALL_OVER("there is no id while the name is resolved"),
         NO_REQUEST,
-        NO_HINTS("there is no id before the name is resolved"),
+        NO_HINTS("there is no id while the name is resolved"),
         NEVER,
     },
     [CM_BACKOFF] = {
@@ -240,11 +240,12 @@ bool cm_may_follow(enum cm_state from, enum cm_state to) {
     static const uint32_t next[CM_STATE_COUNT] = {
         [CM_IDLE] = TRY_AGAIN | TO(RESOLVING_NAME) | TO(AWAITING_APP) | TO(QUEUED) |
                     TO(CREATING_QP_PASSIVE),
-        [CM_RESOLVING_NAME] = TRY_AGAIN,
-        /* and from try to try of those that are under way (dial_race.c) */
-        [CM_BACKOFF] = TRY_AGAIN | TO(RESOLVING_ROUTE),
-        [CM_RESOLVING_ADDR] = TRY_AGAIN | TO(RESOLVING_ROUTE),
-        [CM_RESOLVING_ROUTE] = TRY_AGAIN | TO(RESOLVING_ROUTE) | TO(CREATING_QP),
+        /* and from try to try of those that are under way (dial_race.c), or to the name again (dial_names.c) */
+        [CM_RESOLVING_NAME] = TRY_AGAIN | TO(RESOLVING_ROUTE),
+        [CM_BACKOFF] = TRY_AGAIN | TO(RESOLVING_ROUTE) | TO(RESOLVING_NAME),
+        [CM_RESOLVING_ADDR] = TRY_AGAIN | TO(RESOLVING_ROUTE) | TO(RESOLVING_NAME),
+        [CM_RESOLVING_ROUTE] =
+            TRY_AGAIN | TO(RESOLVING_ROUTE) | TO(CREATING_QP) | TO(RESOLVING_NAME),
         [CM_CREATING_QP] = TRY_AGAIN | TO(IN_LINE) | TO(CONNECTING),
         [CM_IN_LINE] = TRY_AGAIN | TO(CONNECTING),
         [CM_CONNECTING] = TRY_AGAIN | TO(MODIFYING_QP),

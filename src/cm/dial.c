@@ -39,16 +39,6 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
     cm_watch(cm, conn, never ? 0 : cm->now_ns + timeout);
 }
 
-/* At the first name. */
-static int open_resolver(struct cm *cm) {
-    int error = resolver_open(&cm->resolver, cm->mailbox, cm->node->fabric, &cm->node->env);
-    struct rdma_event_channel *channel = error == 0 ? resolver_channel(cm->resolver) : NULL;
-    /* If it cannot be watched, its events wait until their lookups are answered. */
-    if (channel)
-        (void)event_source_open(&cm->names_source, cm->epoll_fd, channel->fd, cm->resolver);
-    return error;
-}
-
 void cm_dial(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     cm_begin(cm, conn);
@@ -57,55 +47,7 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
         return;
     }
-    if (!conn->host[0]) {
-        cm_try_first(cm, conn);
-        return;
-    }
-    cm_enter(cm, conn, CM_RESOLVING_NAME);
-    int error = 0;
-    if (!cm->resolver)
-        error = open_resolver(cm);
-    if (error == 0)
-        error = resolver_ask(cm->resolver, conn);
-    if (error != 0)
-        cm_fail(cm, conn, failure_text_reason_of_call(-error), (uint32_t)-error,
-                "%.80s cannot be looked up: %s", conn->host, strerror(-error));
-}
-
-static void named(struct cm *cm, struct cm_conn *conn, const struct cm_names *names) {
-    if (names->error != 0) {
-        int own = names->error == EAI_MEMORY ? ENOMEM : names->os_errno;
-        cm_fail(cm, conn, own ? failure_text_reason_of_call(own) : SLUICE_REASON_ADDRESS,
-                (uint32_t)own, "%.80s: %s", conn->host,
-                names->os_errno ? strerror(own) : resolver_text(names->error));
-        return;
-    }
-    for (unsigned i = 0; i < names->count; i++) {
-        conn->candidates[i] = names->addresses[i];
-        conn->candidates[i].v4.sin_port = htons(conn->port); /* the same place in both families */
-    }
-    conn->candidate_count = (uint8_t)names->count;
     cm_try_first(cm, conn);
-}
-
-unsigned cm_take_names(struct cm *cm) {
-    cm_assert_thread(cm);
-    unsigned count = 0;
-    struct cm_names names;
-    struct cm_lookup *lookup;
-    struct cm_conn *conn;
-    while (cm->resolver && (lookup = resolver_take(cm->resolver))) {
-        struct rdma_event_channel *channel = resolver_channel(cm->resolver);
-        int error;
-        count++;
-        /* rdma_cm's event for the lookup may not have been reported as readable yet. */
-        while (channel && cm_take_events(cm, channel, &error) > 0)
-            ;
-        resolver_answer(cm->resolver, lookup, &names);
-        while ((conn = resolver_next(lookup)))
-            named(cm, conn, &names);
-    }
-    return count;
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */

@@ -28,21 +28,12 @@ static uint32_t chain_of(const union address *a) {
     return hash % DIAL_LINE_CHAINS;
 }
 
-static bool is_same(const union address *a, const union address *b) {
-    if (a->any.sa_family != b->any.sa_family || a->v4.sin_port != b->v4.sin_port)
-        return false;
-    if (a->any.sa_family == AF_INET)
-        return a->v4.sin_addr.s_addr == b->v4.sin_addr.s_addr;
-    return memcmp(&a->v6.sin6_addr, &b->v6.sin6_addr, sizeof a->v6.sin6_addr) == 0 &&
-           a->v6.sin6_scope_id == b->v6.sin6_scope_id;
-}
-
 /* NULL: out of memory. */
 static struct dial_line *line_of(struct cm *cm, const union address *address) {
     struct cds_list_head *chain = &cm->dials.chains[chain_of(address)];
     struct dial_line *line;
     cds_list_for_each_entry(line, chain, chain) {
-        if (is_same(&line->address, address))
+        if (address_equal(&line->address, address))
             return line;
     }
     line = calloc(1, sizeof *line);

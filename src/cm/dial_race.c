@@ -39,13 +39,17 @@ static void give_up(struct cm *cm, struct cm_aside *at) {
     at->owner.id = NULL;
 }
 
-/* A dial to one address has no use for the host's answer ahead of the listener's. */
+/*
+ * A dial to one address has no use for the host's answer ahead of the listener's. But one that waits for a host to come up asks
+ * it again and again for a short time, and TCP would ask at growing intervals.
+ */
 int cm_race_route(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     int ms = cm_milliseconds(cm, conn);
-    int rc = conn->candidate_count > 1 ? fabric_reach(fabric, conn->owner.id, ms)
-                                       : fabric->resolve_route(conn->owner.id, ms);
+    bool reaches = conn->candidate_count > 1 || cm_waits(conn);
+    int rc = reaches ? fabric_reach(fabric, conn->owner.id, ms)
+                     : fabric->resolve_route(conn->owner.id, ms);
     conn->search.reaches = rc > 0;
     return rc < 0 ? -1 : 0;
 }

@@ -32,7 +32,9 @@
 #define HEAD_START_NS 250000000ull
 #define HEAD_START_LAST_NS 16000000000ull
 #define UNLIMITED_MS 10000 /* for one step of a dial without a deadline */
-#define SLICE_FIRST_MS 50  /* of looking for an address */
+#define WAITING_MS 5000 /* and of one with SLUICE_WAIT: looking anew notices a host that comes up */
+#define ASK_MOST_NS 30000000000ull /* for an answer to a request, of those two */
+#define SLICE_FIRST_MS 50          /* of looking for an address */
 #define SLICE_LAST_MS 1000
 #define SLICE_EARLY_NS 12000000u /* a tick of the slowest kernel, by which it may be early */
 
@@ -46,18 +48,22 @@ static unsigned untried(const struct cm_conn *conn) {
 int cm_milliseconds(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     uint64_t due = conn->deadline_ns;
+    uint64_t most = cm_waits(conn) ? WAITING_MS : due == 0 ? UNLIMITED_MS : 600000;
     if (due == 0)
-        return UNLIMITED_MS;
+        return (int)most;
     uint64_t left = due > cm->now_ns ? (due - cm->now_ns) / 1000000 : 0;
-    return left < 1 ? 1 : left > 600000 ? 600000 : (int)left;
+    return left < 1 ? 1 : left > most ? (int)most : (int)left;
 }
 
 /* When this try has had its part of the time that is left; 0: it has all of it. */
 static uint64_t share_end(const struct cm *cm, const struct cm_conn *conn) {
     unsigned left = 1 + (unsigned)__builtin_popcount(untried(conn));
-    if (left == 1 || conn->deadline_ns <= cm->now_ns)
+    bool never = conn->deadline_ns == 0;
+    if ((left == 1 && !cm_waits(conn)) || (!never && conn->deadline_ns <= cm->now_ns))
         return 0;
-    return cm->now_ns + (conn->deadline_ns - cm->now_ns) / left;
+    uint64_t most = never || cm_waits(conn) ? ASK_MOST_NS : UINT64_MAX;
+    uint64_t share = never ? most : (conn->deadline_ns - cm->now_ns) / left;
+    return cm->now_ns + (share < most ? share : most);
 }
 
 void cm_try_share(struct cm *cm, struct cm_conn *conn) {
@@ -77,8 +83,9 @@ static void give_head_start(struct cm *cm, struct cm_conn *conn) {
 static bool trying(const struct cm_conn *conn) {
     unsigned state = conn->owner.state;
     return !conn->passive &&
-           (state == CM_BACKOFF || state == CM_RESOLVING_ADDR || state == CM_RESOLVING_ROUTE ||
-            state == CM_CREATING_QP || state == CM_IN_LINE || state == CM_CONNECTING);
+           (state == CM_RESOLVING_NAME || state == CM_BACKOFF || state == CM_RESOLVING_ADDR ||
+            state == CM_RESOLVING_ROUTE || state == CM_CREATING_QP || state == CM_IN_LINE ||
+            state == CM_CONNECTING);
 }
 
 /* ---- a try ----------------------------------------------------------------------------------- */
@@ -197,44 +204,6 @@ static void try_candidate(struct cm *cm, struct cm_conn *conn, unsigned candidat
 
 /* ---- what else to try ------------------------------------------------------------------------ */
 
-enum cm_hope cm_hope_of(sluice_reason reason) {
-    switch (reason) {
-    case SLUICE_REASON_BUSY:
-    case SLUICE_REASON_UNREACHABLE:
-    case SLUICE_REASON_PEER_LOST: /* a stale connection: the peer is about to forget it */
-        return CM_HOPE_LATER;
-    case SLUICE_REASON_ADDRESS:
-    case SLUICE_REASON_WRONG_DEVICE:
-    case SLUICE_REASON_NO_LISTENER:
-    case SLUICE_REASON_NODE_CLOSED:
-    case SLUICE_REASON_DEVICE_REMOVED:
-    case SLUICE_REASON_DEVICE_ERROR:
-        return CM_HOPE_ELSEWHERE;
-    case SLUICE_REASON_NONE:
-    case SLUICE_REASON_LOCAL_CLOSE:
-    case SLUICE_REASON_PEER_CLOSE:
-    case SLUICE_REASON_REFUSED:
-    case SLUICE_REASON_NOT_SLUICE:
-    case SLUICE_REASON_VERSION:
-    case SLUICE_REASON_MALFORMED:
-    case SLUICE_REASON_PROTOCOL:
-    case SLUICE_REASON_CREDITS:
-    case SLUICE_REASON_TIMEOUT:
-    case SLUICE_REASON_NO_MEMORY:
-    case SLUICE_REASON_UNSUPPORTED:
-    case SLUICE_REASON_VALUE:
-    case SLUICE_REASON_KEEPALIVE:
-    case SLUICE_REASON_AUTH_REQUIRED:
-    case SLUICE_REASON_AUTH_KEY:
-    case SLUICE_REASON_AUTH_FAILED:
-    case SLUICE_REASON_AUTH_REPLAY:
-    case SLUICE_REASON_ACCESS:
-    case SLUICE_REASON_AUTH_ALTERED:
-        return CM_HOPE_NONE;
-    }
-    return CM_HOPE_NONE; /* a number of a newer peer */
-}
-
 static void pause_round(struct cm *cm, struct cm_conn *conn) {
     const struct sluice_env *env = &cm->node->env;
     uint32_t spread;
@@ -256,7 +225,7 @@ static void go_on(struct cm *cm, struct cm_conn *conn) {
         try_candidate(cm, conn, (unsigned)__builtin_ctz(left)); /* so deep as there are, at most */
     } else if (conn->pausing) {
         cm_enter(cm, conn, CM_BACKOFF); /* a try failed meanwhile */
-    } else if (conn->may_pass && cm_race_under_way(conn) != all) {
+    } else if (conn->may_pass && (all == 0 || cm_race_under_way(conn) != all)) {
         pause_round(cm, conn);
     } else if (!cm_race_forward_first(cm, conn)) {
         cm_end(cm, conn, &conn->last);
@@ -264,7 +233,10 @@ static void go_on(struct cm *cm, struct cm_conn *conn) {
 }
 
 /* Tries that are under way go on, so their addresses are not tried again. */
-static void begin_round(struct cm *cm, struct cm_conn *conn) {
+void cm_round_begin(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
+        conn->candidate_count = 1;
     conn->begun = cm_race_under_way(conn);
     conn->may_pass = conn->begun != 0; /* their silence */
     conn->pausing = false;
@@ -273,11 +245,20 @@ static void begin_round(struct cm *cm, struct cm_conn *conn) {
 
 void cm_try_first(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
-    if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
-        conn->candidate_count = 1;
     conn->pause_ns = PAUSE_FIRST_NS;
     conn->head_start_ns = HEAD_START_NS;
-    begin_round(cm, conn);
+    if (conn->host[0])
+        cm_names_ask(cm, conn);
+    else
+        cm_round_begin(cm, conn);
+}
+
+/* The pause is over. */
+static void next_round(struct cm *cm, struct cm_conn *conn) {
+    if (cm_waits(conn) && conn->host[0])
+        cm_names_ask(cm, conn);
+    else
+        cm_round_begin(cm, conn);
 }
 
 /* The id of this try, and with it every event of it that was not fetched. */
@@ -305,6 +286,9 @@ static void note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope,
         (!conn->may_pass && (!elsewhere || conn->last.reason == SLUICE_REASON_NONE)))
         conn->last = *why;
     conn->may_pass |= hope == CM_HOPE_LATER;
+    pthread_mutex_lock(&cm->node->lock);
+    snprintf(s->info.close_text, sizeof s->info.close_text, "%s", why->text);
+    pthread_mutex_unlock(&cm->node->lock);
 }
 
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
@@ -314,6 +298,8 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
     struct cm_failure why = {.code = conn->down.code};
     if (conn->reported)
         return;
+    if (s->link_config.flags & SLUICE_WAIT)
+        hope = cm_hope_of_waiting(hope, reason);
     va_list args;
     va_start(args, format);
     cm_describe(cm, &why, reason, vendor, format, args);
@@ -377,8 +363,10 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     }
     if (conn->owner.id)
         step_aside(cm, conn);
-    if (conn->pausing)
-        begin_round(cm, conn);
+    if (conn->owner.state == CM_RESOLVING_NAME)
+        cm_round_begin(cm, conn);
+    else if (conn->pausing)
+        next_round(cm, conn);
     else
         go_on(cm, conn);
 }
@@ -393,7 +381,9 @@ void cm_time_over(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     struct cm_failure why = conn->last;
-    snprintf(why.text, sizeof why.text, "%.80s (and time ran out, try %u)", conn->last.text,
-             session_of_conn(conn)->info.tries);
+    char tries[24] = ""; /* none: the name has no address */
+    if (session_of_conn(conn)->info.tries > 0)
+        snprintf(tries, sizeof tries, ", try %u", session_of_conn(conn)->info.tries);
+    snprintf(why.text, sizeof why.text, "%.80s (and time ran out%s)", conn->last.text, tries);
     cm_end(cm, conn, &why);
 }

@@ -130,16 +130,38 @@ void cm_detach(struct cm *cm);      /* each round afterwards */
 
 /* Records of loops and of the application. */
 void cm_dial(struct cm *cm, struct cm_conn *conn);
-unsigned cm_take_names(struct cm *cm);              /* of the resolver */
 void cm_begin(struct cm *cm, struct cm_conn *conn); /* a new connection; its time runs */
 void cm_prepared(struct cm *cm, struct cm_conn *conn);
 void cm_dial_turn(struct cm *cm, struct cm_conn *conn); /* of a dial that was IN_LINE */
 void cm_ready(struct cm *cm, struct cm_conn *conn);
 
+/* ---- dial_hope.c ------------------------------------------------------------------------------- */
+
+enum cm_hope {
+    CM_HOPE_NONE,      /* what failed fails everywhere and again */
+    CM_HOPE_ELSEWHERE, /* another address may do */
+    CM_HOPE_LATER,     /* it may pass */
+};
+
+enum cm_hope cm_hope_of(sluice_reason reason); /* of what a peer or its device answered */
+/* Of a dial with SLUICE_WAIT: what is not there may come. */
+enum cm_hope cm_hope_of_waiting(enum cm_hope hope, sluice_reason reason);
+
+static inline bool cm_waits(const struct cm_conn *conn) {
+    return connection_of_conn((struct cm_conn *)(uintptr_t)conn)->session->link_config.flags &
+           SLUICE_WAIT;
+}
+
+/* ---- dial_names.c ------------------------------------------------------------------------------ */
+
+void cm_names_ask(struct cm *cm, struct cm_conn *conn); /* a round of tries follows, or a failure */
+unsigned cm_take_names(struct cm *cm);                  /* of the resolver */
+
 /* ---- dial_race.c ------------------------------------------------------------------------------- */
 
 static inline bool cm_race_may_go_on(enum cm_state state) {
-    return state == CM_BACKOFF || state == CM_RESOLVING_ADDR || state == CM_RESOLVING_ROUTE;
+    return state == CM_RESOLVING_NAME || state == CM_BACKOFF || state == CM_RESOLVING_ADDR ||
+           state == CM_RESOLVING_ROUTE;
 }
 
 /* Asks for its route. 0, or -1 and errno. */
@@ -159,13 +181,8 @@ void cm_race_end(struct cm *cm, struct cm_conn *conn);
 
 /* ---- dial_retry.c ------------------------------------------------------------------------------ */
 
-enum cm_hope {
-    CM_HOPE_NONE,      /* what failed fails everywhere and again */
-    CM_HOPE_ELSEWHERE, /* another address may do */
-    CM_HOPE_LATER,     /* it may pass */
-};
-
-void cm_try_first(struct cm *cm, struct cm_conn *conn); /* the addresses are known */
+void cm_try_first(struct cm *cm, struct cm_conn *conn);   /* a dial begins */
+void cm_round_begin(struct cm *cm, struct cm_conn *conn); /* the addresses are known */
 /* A step towards the peer failed: the next address, a pause, or the end of the dial. */
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
@@ -174,7 +191,6 @@ bool cm_try_greeting(struct cm *cm, struct cm_conn *conn);
 /* The queue pair broke. False: of no try; the caller ends the connection. */
 bool cm_try_broke(struct cm *cm, struct cm_conn *conn, sluice_reason reason, uint32_t vendor,
                   const char *what);
-enum cm_hope cm_hope_of(sluice_reason reason); /* of what a peer or its device answered */
 void cm_try_share(struct cm *cm,
                   struct cm_conn *conn); /* its request is sent: its time for an answer begins */
 void cm_try_show(struct cm *cm, struct cm_conn *conn);    /* its address, as the session's */

@@ -36,7 +36,8 @@
 #define ACK_TIMEOUT_MAX 31u
 #define IN_FLIGHT_DEFAULT 64u
 #define IN_FLIGHT_MAX 256u
-#define LINK_FLAGS (SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE | SLUICE_RECEIVE_INTO | SLUICE_ISOLATED)
+#define LINK_FLAGS                                                                                 \
+    (SLUICE_ASK | SLUICE_ONCE | SLUICE_REUSE | SLUICE_RECEIVE_INTO | SLUICE_ISOLATED | SLUICE_WAIT)
 #define RECEIVE_MIN (256u << 10)
 
 #define TECHNIQUE_NAME(name, text, what) " " text
@@ -194,6 +195,10 @@ static int check_side(const sluice_link_options *o, bool dialing, sluice_error *
         REFUSE("SLUICE_REUSE is for listening: a dial takes no address");
     if (!dialing && (o->flags & SLUICE_ONCE))
         REFUSE("SLUICE_ONCE is for dialing: a listener tries nothing");
+    if (!dialing && (o->flags & SLUICE_WAIT))
+        REFUSE("SLUICE_WAIT is for dialing: a listener waits in any case");
+    if ((o->flags & SLUICE_WAIT) && (o->flags & SLUICE_ONCE))
+        REFUSE("SLUICE_WAIT tries again, and SLUICE_ONCE does not");
     if (!dialing && o->private_bytes > 0)
         REFUSE("private data is for dialing: a listener is shown it");
     return SLUICE_OK;

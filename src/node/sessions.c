@@ -102,10 +102,10 @@ void node_session_ended(sluice_node *n) {
 
 /* ---- dialing --------------------------------------------------------------------------------- */
 
-/* Addresses that need no name server: a number, or both of this host. */
+/* Addresses that need no name server: a number, or both of this host. Of another name none are known yet. */
 static void known_candidates(struct cm_conn *conn, const union address *parsed) {
     conn->candidates[0] = *parsed;
-    conn->candidate_count = 1;
+    conn->candidate_count = conn->host[0] ? 0 : 1;
     if (strcasecmp(conn->host, "localhost") != 0)
         return;
     conn->host[0] = 0;

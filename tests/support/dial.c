@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /* dial.c - see dial.h. */
 #include "support/dial.h"
+#include "support/name_server.h"
 
 struct dialer dialer;
 
@@ -23,6 +24,7 @@ static int dialer_resolve(void *arg, const char *host, struct sockaddr_storage *
                           unsigned *count) {
     (void)arg, (void)host;
     dialer.lookups++;
+    name_server_lookup(dialer.names_hang);
     for (*count = 0; *count < dialer.name_count && *count < max; ++*count)
         out[*count] = dialer.names[*count];
     return *count > 0 ? 0 : EAI_NONAME;

@@ -40,6 +40,7 @@ extern struct dialer {
     /* what happened */
     unsigned tries, connects, qps;
     _Atomic unsigned lookups;
+    _Atomic bool names_hang; /* they stay in name_server.h */
     char tried[DIALER_TRIES][64];
     int times[DIALER_TRIES]; /* ms, to look for an address */
     struct private_data_req reqs[DIALER_TRIES];

@@ -70,6 +70,7 @@ static void agree(struct session *s) {
     s->info.eager_bytes = s->tx.frame_payload;
     s->info.credits = c->tx.credits_max;
     s->info.keepalive_ns = rep->keepalive * PRIVATE_DATA_KEEPALIVE_NS;
+    s->info.close_text[0] = 0; /* of tries that failed */
     pthread_mutex_unlock(&s->node->lock);
 }
 
