@@ -319,12 +319,14 @@ static int address_of(const char *listen, const char *operand, char out[ADDRESS_
 int main(int argc, char **argv) {
     static struct cat cat;
     const char *listen = NULL, *operand = NULL, *device = NULL;
-    bool progress = false;
+    bool progress = false, wait = false;
     uint64_t mode = MODE_ADAPTIVE;
     const struct option list[] = {
         {'l', "listen", "[ADDRESS:]PORT", OPTION_TEXT, &listen, NULL, 0, 0, NULL,
          "receive from the first sender that connects, write to standard\noutput; port 0 picks "
          "one"},
+        {0, "wait", NULL, OPTION_FLAG, &wait, NULL, 0, 0, NULL,
+         "sender: wait for a receiver that is not there yet"},
         {0, "progress", NULL, OPTION_FLAG, &progress, NULL, 0, 0, NULL,
          "show progress on standard error although it is no terminal"},
         {0, "device", "NAME", OPTION_TEXT, &device, NULL, 0, 0, NULL,
@@ -348,10 +350,12 @@ int main(int argc, char **argv) {
         return rc;
     char address[ADDRESS_BYTES];
     rc = address_of(listen, operand, address);
+    if (rc == 0 && wait && listen != NULL)
+        rc = tool_usage("--wait is for the sender: the receiver waits in any case");
     if (rc != 0)
         return tool_end(rc);
     struct endpoint_options endpoint = {
-        .device = device, .mode = mode, .cpu = -1, .tool = CONTROL_CAT};
+        .device = device, .mode = mode, .cpu = -1, .wait = wait, .tool = CONTROL_CAT};
     cat.progress = progress || isatty(STDERR_FILENO);
     cat.checksum = CHECKSUM_START;
     rc = endpoint_open(&cat.ep, &endpoint);

@@ -22,6 +22,7 @@
 #include "common/units.h"
 
 #define NODES_MAX 64
+#define LOOK_AGAIN_MS 50 /* whether the process has a node */
 
 /* In the order of the event numbers; the last counts what has no number here. */
 static const char *const cm_event_names[STATS_CM_EVENTS] = {
@@ -300,8 +301,33 @@ static int fail_attach(uint64_t pid, int status) {
 
 struct stat_options {
     uint64_t pid, watch_ns;
-    bool json, watch;
+    bool json, watch, wait;
 };
+
+/* Until the process has a node, or ends. */
+static int await_node(const struct stat_options *o) {
+    const struct stats_page *pages[NODES_MAX];
+    int pid_fd = (int)syscall(SYS_pidfd_open, (int)o->pid, 0);
+    if (pid_fd < 0)
+        return fail_attach(o->pid, -errno);
+    struct pollfd end = {.fd = pid_fd, .events = POLLIN};
+    int n = 0, ended = 0;
+    while (ended <= 0 && !tool_stopped()) {
+        n = stats_attach((int)o->pid, pages, NODES_MAX);
+        if (n != 0 && n != -ENOENT)
+            break;
+        ended = poll(&end, 1, LOOK_AGAIN_MS);
+    }
+    close(pid_fd);
+    for (int i = 0; i < n; i++)
+        stats_detach(pages[i]);
+    if (n > 0)
+        return 0;
+    if (ended > 0)
+        return tool_fail("process %llu has ended, and had no sluice node open",
+                         (unsigned long long)o->pid);
+    return tool_stopped() ? TOOL_FAILED : fail_attach(o->pid, n);
+}
 
 /* Reads all nodes once. sums may be NULL: then every node is printed. */
 static int read_nodes(const struct stat_options *o, uint64_t *sums) {
@@ -366,6 +392,8 @@ int main(int argc, char **argv) {
     const char *operand = NULL;
     const struct option list[] = {
         {0, "json", NULL, OPTION_FLAG, &o.json, NULL, 0, 0, NULL, "one JSON object per node"},
+        {0, "wait", NULL, OPTION_FLAG, &o.wait, NULL, 0, 0, NULL,
+         "wait until the process has a node"},
         {0, "watch", "SECONDS", OPTION_SECONDS, &o.watch_ns, &o.watch, 10000000,
          UINT64_C(86400) * 1000000000, NULL,
          "again and again: what changed per second, until the process ends"},
@@ -384,5 +412,8 @@ int main(int argc, char **argv) {
         return tool_end(tool_usage("say which process: its PID is missing"));
     if (!units_number(operand, &o.pid) || o.pid == 0 || o.pid > INT32_MAX)
         return tool_end(tool_usage("'%.60s' is not a process id", operand));
-    return tool_end(o.watch ? watch(&o) : read_nodes(&o, NULL));
+    rc = o.wait ? await_node(&o) : 0;
+    if (rc == 0)
+        rc = o.watch ? watch(&o) : read_nodes(&o, NULL);
+    return tool_end(rc);
 }

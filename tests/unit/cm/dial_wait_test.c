@@ -125,6 +125,30 @@ TEST(a_listener_that_does_not_answer_is_asked_anew) {
     is_asked_anew(SLUICE_OFF);
 }
 
+/* Without SLUICE_WAIT, too, where nothing else limits it. */
+PAIR_WITH(dialer_opened, an_address_that_keeps_a_request_does_not_keep_a_dial_without_a_deadline) {
+    struct pair *p = *state;
+    dialer_script((const char *[]){HANG, NULL});
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.1", NULL});
+    pair_dial_name(p, "two.test", PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    struct cm_conn *conn = dialing(p);
+    pair_await(p, dialer.tries == 1 && conn->owner.state == CM_CONNECTING);
+    assert_uint_in_range(conn->step_ns - dialer.now_ns, 1000000000, 30000000000ull);
+    dialer.now_ns = conn->step_ns;
+    carries_a_message(p);
+}
+
+/* Else TCP asks it, at intervals that grow to 32 s. */
+PAIR_WITH(race_opened, a_host_that_may_come_up_is_asked_before_its_listener_is) {
+    struct pair *p = *state;
+    race.held = 1;
+    pair_dial(p, WAIT(.timeout_ns = HOURS));
+    race_await(p, 1);
+    assert_int_equal(dialer.connects, 0);
+    race_let(0);
+    carries_a_message(p);
+}
+
 /* Looking for an address has a bound of its own, after which the host may have come up. */
 PAIR_WITH(dialer_opened, a_host_is_looked_for_in_steps) {
     struct pair *p = *state;

@@ -20,6 +20,8 @@
 #define HANGUP_NS UINT64_C(5000000000)  /* two repeats of a packet that was lost on RoCE */
 #define CLOSE_NS UINT64_C(500000000)
 #define QUIET_NS UINT64_C(30000000000)
+#define LOOK_AT_DIAL_NS UINT64_C(200000000) /* one that waits for its server */
+#define NOTE_AGAIN_NS UINT64_C(10000000000)
 #define BUSY_CODE 1
 
 const char *const endpoint_mode_names[] = {"spin", "adaptive", "block", NULL};
@@ -284,21 +286,45 @@ int endpoint_accept(struct endpoint *ep) {
     }
 }
 
+/*
+ * Says what a dial that goes on has met, and again where that is something else for some time: who waits for a wrong address
+ * sees it.
+ */
+static void note_wait(struct endpoint *ep, uint64_t *due_ns) {
+    sluice_session_info info = {.size = sizeof info};
+    if (ep->up || ep->closed || sluice_now() < *due_ns ||
+        sluice_session_get_info(ep->session, &info) != 0 || info.close_text[0] == '\0' ||
+        strcmp(info.close_text, ep->end_text) == 0)
+        return;
+    *due_ns = sluice_now() + NOTE_AGAIN_NS;
+    snprintf(ep->end_text, sizeof ep->end_text, "%s", info.close_text);
+    tool_note("waiting for %s: %s", ep->address, ep->end_text);
+}
+
 int endpoint_dial(struct endpoint *ep, const char *address) {
     sluice_error error;
     sluice_link_options link = endpoint_link_options(ep);
     sluice_session session;
+    uint64_t note_due_ns = 0;
+    if (ep->options.wait) {
+        link.flags |= SLUICE_WAIT;
+        link.timeout_ns = SLUICE_OFF;
+    }
     snprintf(ep->address, sizeof ep->address, "%s", address);
     if (sluice_dial(ep->node, address, &link, &session, &error) != 0)
         return tool_fail("cannot connect to %s: %s", address, error.text);
     begin_session(ep, session);
     while (!ep->up && !ep->closed) {
         sluice_event event;
-        if (endpoint_wait(ep, &event, SLUICE_OFF, -1, 0, NULL) < 0)
+        uint64_t until = ep->options.wait ? sluice_now() + LOOK_AT_DIAL_NS : SLUICE_OFF;
+        if (endpoint_wait(ep, &event, until, -1, 0, NULL) < 0)
             return TOOL_FAILED;
+        if (ep->options.wait)
+            note_wait(ep, &note_due_ns);
     }
     if (ep->closed)
         return endpoint_fail_closed(ep, NULL);
+    ep->end_text[0] = '\0';
     note_peer(ep);
     return 0;
 }

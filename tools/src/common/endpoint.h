@@ -37,6 +37,7 @@ struct endpoint_options {
     const char *device; /* NULL = the library's choice */
     uint64_t mode;      /* enum endpoint_mode */
     bool pin;
+    bool wait;       /* dial: for a server that is not there yet */
     int64_t cpu;     /* -1 = the first free one */
     uint32_t queue;  /* clients that may wait for their turn, up to ENDPOINT_QUEUE_MAX */
     uint32_t window; /* link options, 0 = default */

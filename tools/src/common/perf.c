@@ -46,6 +46,8 @@ static size_t common_options(struct perf *p, struct option *list) {
         {0, "in-turn", NULL, OPTION_FLAG, &o->in_turn, NULL, 0, 0, NULL, p->tool->in_turn},
         {0, "json", NULL, OPTION_FLAG, &o->json, NULL, 0, 0, NULL,
          "one JSON object per size on standard output, nothing else"},
+        {0, "wait", NULL, OPTION_FLAG, &o->wait, NULL, 0, 0, NULL,
+         "client: wait for a server that is not there yet"},
         {0, "keep", NULL, OPTION_FLAG, &o->keep, NULL, 0, 0, NULL,
          "server: serve one client after the other until stopped"},
         {0, "bind", "ADDRESS", OPTION_TEXT, &o->bind, NULL, 0, 0, NULL,
@@ -117,6 +119,8 @@ static int check_options(struct perf *p) {
         return tool_usage("--each and --in-turn need -q: there is one session");
     if (o->requests != 0 && o->sessions > 1)
         return tool_usage("--requests and -q exclude each other");
+    if (o->wait && o->host == NULL)
+        return tool_usage("--wait is for the client: the server waits in any case");
     if (o->host != NULL && o->keep)
         return tool_usage("--keep is for the server, and '%.80s' makes this the client", o->host);
     if (o->host != NULL && o->bind != NULL)
@@ -350,6 +354,7 @@ int perf_main(struct perf *p, const struct perf_tool *tool, int argc, char **arg
         .device = p->o.device,
         .mode = p->o.mode,
         .pin = true,
+        .wait = p->o.wait,
         .cpu = p->o.have_cpu ? (int64_t)p->o.cpu : -1,
         .queue = ENDPOINT_QUEUE_MAX,
         .window = (uint32_t)p->o.window,

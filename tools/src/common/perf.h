@@ -22,7 +22,7 @@
 struct perf_options {
     const char *host, *bind, *device;
     uint64_t port, size, iterations, duration_ns, warmup, cpu, mode;
-    bool all, json, keep, both_ways, region, copy, each, in_turn;
+    bool all, json, keep, both_ways, region, copy, each, in_turn, wait;
     uint64_t sessions; /* 0: one */
     uint64_t list, window, credits, requests;
     uint64_t without;    /* bits of techniques.h */
