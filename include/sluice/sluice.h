@@ -424,10 +424,13 @@ SLUICE_API int sluice_listener_port(sluice_listener l);
 SLUICE_API void sluice_unlisten(sluice_listener l);
 
 /*
- * Starts to connect and returns at once: SLUICE_UP or SLUICE_CLOSED follows. Sends are accepted
+ * Starts to connect and returns at once: SLUICE_UP or SLUICE_CLOSED follows. `address` is "host:port", or up to eight
+ * of them with commas, "10.0.0.1:7471,10.0.1.1:7471,nas:7471", which are tried in that order until a listener answers: one
+ * that refuses has answered. sluice_session_get_info() tells which it is (`peer`). Sends are accepted
  * only after SLUICE_UP. Host names are resolved by helper threads: names for which no name server answers
- * delay others if they are sixteen or more, and never one that is in /etc/hosts. Every address of a name is
- * tried: the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first
+ * delay others if they are sixteen or more, and never one that is in /etc/hosts; a name among other addresses delays
+ * those by 50 ms at most. Every address of a name is
+ * tried, eight in all, and some of each name: the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first
  * to answer gets the one request of the dial. A listener that is
  * busy, or does not answer, is asked again, at growing intervals with jitter, until timeout_ns is over.
  *

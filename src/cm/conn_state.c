@@ -19,8 +19,8 @@ void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     ASSERT(cm_may_follow(conn->owner.state, state));
     admission_move(cm, conn, state);
     dial_line_move(cm, conn, state);
-    if (conn->lookup) /* it waits for its name in one state only */
-        resolver_leave(cm->resolver, conn);
+    if (conn->places) /* it waits for its names in one state only */
+        cm_names_leave(cm, conn);
     if (!cm_race_may_go_on(state))
         cm_race_end(cm, conn);
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * dial_names.c - the addresses of the name that a dial is to.
+ * dial_names.c - the addresses that the places of a dial stand for: those of its names, and numbers.
  *
- *   RESOLVING_NAME -> addresses -> first round of tries -> ... -> all failed -> pause -> the next round
- *                                                                                 with SLUICE_WAIT: RESOLVING_NAME again
+ *   RESOLVING_NAME -> candidates -> first round of tries -> ... -> all failed -> pause -> the next round
+ *                                     with SLUICE_WAIT, or without an answer so far: RESOLVING_NAME again
  *
- * A dial with SLUICE_WAIT looks its name up before each round, so it finds a listener that comes up, or comes back, at another
- * address. Tries that are under way meanwhile go on, unless the name has other addresses now. A lookup that fails or takes long
- * delays such a dial by LATER_LOOKUP_NS at most: then the addresses that are known are tried again.
+ * A dial with SLUICE_WAIT looks its names up before each round, so it finds a listener that comes up, or comes back, at another
+ * address. Tries that are under way meanwhile go on, unless the candidates are others now. A lookup that fails leaves
+ * its place the addresses it had. One that takes long delays the first round by SOON_NS, where another place has an
+ * address (RFC 8305 (3), "resolution delay"), and a later one by LATER_NS; the next round asks again.
  *
  * Owner: the CM thread.
  */
@@ -15,12 +16,14 @@
 #include <netdb.h>
 #include <string.h>
 
+#include "cm/dial_places.h"
 #include "cm/internal.h"
 #include "cm/resolver.h"
 #include "core/context.h"
 #include "core/failure_text.h"
 
-#define LATER_LOOKUP_NS 2000000000ull
+#define SOON_NS 50000000ull
+#define LATER_NS 2000000000ull
 
 /* At the first name. */
 static int open_resolver(struct cm *cm) {
@@ -32,56 +35,113 @@ static int open_resolver(struct cm *cm) {
     return error;
 }
 
+static bool is_wanted(const struct cm_conn *conn, const struct cm_place *place) {
+    return place->host[0] && (cm_waits(conn) || (place->count == 0 && !place->failed));
+}
+
+bool cm_names_wanted(const struct cm_conn *conn) {
+    bool wanted = false;
+    for (unsigned i = 0; conn->places && i < conn->places->count; i++)
+        wanted |= is_wanted(conn, &conn->places->at[i]);
+    return wanted;
+}
+
+void cm_names_leave(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    for (unsigned i = 0; i < conn->places->count; i++)
+        resolver_leave(cm->resolver, &conn->places->at[i]);
+}
+
+static unsigned pending(const struct cm_conn *conn) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < conn->places->count; i++)
+        count += conn->places->at[i].lookup != NULL;
+    return count;
+}
+
+static unsigned known(const struct cm_conn *conn) {
+    unsigned count = 0;
+    for (unsigned i = 0; i < conn->places->count; i++)
+        count += conn->places->at[i].count;
+    return count;
+}
+
+static bool has_all(const struct cm_conn *conn, const union address *found, unsigned count) {
+    unsigned same = 0;
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned k = 0; k < conn->candidate_count; k++)
+            same += address_equal(&found[i], &conn->candidates[k]);
+    return same == count;
+}
+
+void cm_names_use(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    union address found[CM_CANDIDATES];
+    unsigned count = dial_places_candidates(conn->places, found);
+    /* Name servers turn their lists round: then the order is as it was, and so are the numbers of the tries. */
+    if (count != conn->candidate_count || !has_all(conn, found, count)) {
+        cm_race_end(cm, conn);
+        memcpy(conn->candidates, found, count * sizeof *found);
+        conn->candidate_count = (uint8_t)count;
+    }
+    cm_round_begin(cm, conn, cm_names_wanted(conn));
+}
+
+static void failed(struct cm *cm, struct cm_place *place, sluice_reason reason, int error,
+                   const char *text) {
+    struct cm_conn *conn = place->conn;
+    place->failed = true;
+    cm_try_note(cm, conn, cm_waits(conn) ? CM_HOPE_LATER : CM_HOPE_ELSEWHERE, reason,
+                (uint32_t)error, "%.80s: %s", place->host, text);
+}
+
+/* 0 or -errno. */
+static int ask(struct cm *cm, struct cm_place *place) {
+    int error = cm->resolver ? 0 : open_resolver(cm);
+    return error == 0 ? resolver_ask(cm->resolver, place) : error;
+}
+
 void cm_names_ask(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
-    int error = 0;
-    bool known = conn->candidate_count > 0;
+    bool first = conn->candidate_count == 0;
     conn->pausing = false;
     cm_enter(cm, conn, CM_RESOLVING_NAME);
-    cm_watch_step(cm, conn, known ? cm->now_ns + LATER_LOOKUP_NS : 0);
-    if (!cm->resolver)
-        error = open_resolver(cm);
-    if (error == 0)
-        error = resolver_ask(cm->resolver, conn);
-    if (error != 0 && known)
-        cm_round_begin(cm, conn);
-    else if (error != 0)
-        cm_try_failed(cm, conn, cm_waits(conn) ? CM_HOPE_LATER : CM_HOPE_NONE,
-                      failure_text_reason_of_call(-error), (uint32_t)-error,
-                      "%.80s cannot be looked up: %s", conn->host, strerror(-error));
+    for (unsigned i = 0; i < conn->places->count; i++) {
+        struct cm_place *place = &conn->places->at[i];
+        int error = is_wanted(conn, place) ? ask(cm, place) : 0;
+        if (error != 0)
+            failed(cm, place, failure_text_reason_of_call(-error), -error, strerror(-error));
+    }
+    if (pending(conn) == 0)
+        cm_names_use(cm, conn);
+    else
+        cm_watch_step(cm, conn, known(conn) > 0 ? cm->now_ns + (first ? SOON_NS : LATER_NS) : 0);
 }
 
-static void not_found(struct cm *cm, struct cm_conn *conn, const struct cm_names *names) {
+static void not_found(struct cm *cm, struct cm_place *place, const struct cm_names *names) {
     int own = names->error == EAI_MEMORY ? ENOMEM : names->os_errno;
-    if (conn->candidate_count >
-        0) { /* it had addresses before, and the listener may still be there */
-        cm_round_begin(cm, conn);
-        return;
-    }
-    cm_try_failed(cm, conn, cm_waits(conn) ? CM_HOPE_LATER : CM_HOPE_NONE,
-                  own ? failure_text_reason_of_call(own) : SLUICE_REASON_ADDRESS, (uint32_t)own,
-                  "%.80s: %s", conn->host,
-                  names->os_errno ? strerror(own) : resolver_text(names->error));
+    failed(cm, place, own ? failure_text_reason_of_call(own) : SLUICE_REASON_ADDRESS, own,
+           names->os_errno ? strerror(own) : resolver_text(names->error));
 }
 
-/* In whatever order: name servers turn the list round. */
-static bool has_the_same(const struct cm_conn *conn, const struct cm_names *names) {
-    unsigned known = 0;
+static void found(struct cm_place *place, const struct cm_names *names) {
+    place->failed = false;
+    place->count = (uint8_t)names->count;
+    memcpy(place->addresses, names->addresses, names->count * sizeof *names->addresses);
     for (unsigned i = 0; i < names->count; i++)
-        for (unsigned k = 0; k < conn->candidate_count; k++)
-            known += address_equal(&names->addresses[i], &conn->candidates[k]);
-    return known == names->count && names->count == conn->candidate_count;
+        place->addresses[i].v4.sin_port = htons(place->port); /* the same place in both families */
 }
 
-static void found(struct cm *cm, struct cm_conn *conn, struct cm_names *names) {
-    for (unsigned i = 0; i < names->count; i++)
-        names->addresses[i].v4.sin_port = htons(conn->port); /* the same place in both families */
-    if (!has_the_same(conn, names)) {
-        cm_race_end(cm, conn);
-        memcpy(conn->candidates, names->addresses, names->count * sizeof *names->addresses);
-        conn->candidate_count = (uint8_t)names->count;
-    }
-    cm_round_begin(cm, conn);
+static void answered(struct cm *cm, struct cm_place *place, const struct cm_names *names) {
+    struct cm_conn *conn = place->conn;
+    if (names->error != 0)
+        not_found(cm, place, names);
+    else
+        found(place, names);
+    if (pending(conn) == 0)
+        cm_names_use(cm, conn);
+    else if (known(conn) > 0 && conn->step_ns == 0)
+        cm_watch_step(cm, conn, cm->now_ns + SOON_NS);
 }
 
 unsigned cm_take_names(struct cm *cm) {
@@ -89,7 +149,7 @@ unsigned cm_take_names(struct cm *cm) {
     unsigned count = 0;
     struct cm_names names;
     struct cm_lookup *lookup;
-    struct cm_conn *conn;
+    struct cm_place *place;
     while (cm->resolver && (lookup = resolver_take(cm->resolver))) {
         struct rdma_event_channel *channel = resolver_channel(cm->resolver);
         int error;
@@ -98,12 +158,8 @@ unsigned cm_take_names(struct cm *cm) {
         while (channel && cm_take_events(cm, channel, &error) > 0)
             ;
         resolver_answer(cm->resolver, lookup, &names);
-        while ((conn = resolver_next(lookup))) {
-            if (names.error != 0)
-                not_found(cm, conn, &names);
-            else
-                found(cm, conn, &names);
-        }
+        while ((place = resolver_next(lookup)))
+            answered(cm, place, &names);
     }
     return count;
 }

@@ -233,12 +233,13 @@ static void go_on(struct cm *cm, struct cm_conn *conn) {
 }
 
 /* Tries that are under way go on, so their addresses are not tried again. */
-void cm_round_begin(struct cm *cm, struct cm_conn *conn) {
+void cm_round_begin(struct cm *cm, struct cm_conn *conn, bool more_may_come) {
     cm_assert_thread(cm);
     if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
         conn->candidate_count = 1;
     conn->begun = cm_race_under_way(conn);
-    conn->may_pass = conn->begun != 0; /* their silence */
+    conn->may_pass =
+        conn->begun != 0 || more_may_come; /* their silence, or that of a name server */
     conn->pausing = false;
     go_on(cm, conn);
 }
@@ -247,18 +248,18 @@ void cm_try_first(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     conn->pause_ns = PAUSE_FIRST_NS;
     conn->head_start_ns = HEAD_START_NS;
-    if (conn->host[0])
+    if (conn->places)
         cm_names_ask(cm, conn);
     else
-        cm_round_begin(cm, conn);
+        cm_round_begin(cm, conn, false);
 }
 
 /* The pause is over. */
 static void next_round(struct cm *cm, struct cm_conn *conn) {
-    if (cm_waits(conn) && conn->host[0])
+    if (cm_names_wanted(conn))
         cm_names_ask(cm, conn);
     else
-        cm_round_begin(cm, conn);
+        cm_round_begin(cm, conn, false);
 }
 
 /* The id of this try, and with it every event of it that was not fetched. */
@@ -313,6 +314,17 @@ void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluic
     go_on(cm, conn);
 }
 
+void cm_try_note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
+                 uint32_t vendor, const char *format, ...) {
+    cm_assert_thread(cm);
+    struct cm_failure why = {.code = conn->down.code};
+    va_list args;
+    va_start(args, format);
+    cm_describe(cm, &why, reason, vendor, format, args);
+    va_end(args);
+    note(cm, conn, hope, &why);
+}
+
 /*
  * A listener on another kind of device than ours may not send first (accept.c), so it asks for the dialer's first
  * frame. It is the same try, so SLUICE_ONCE does not forbid it.
@@ -364,7 +376,7 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.id)
         step_aside(cm, conn);
     if (conn->owner.state == CM_RESOLVING_NAME)
-        cm_round_begin(cm, conn);
+        cm_names_use(cm, conn);
     else if (conn->pausing)
         next_round(cm, conn);
     else

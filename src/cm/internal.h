@@ -154,8 +154,12 @@ static inline bool cm_waits(const struct cm_conn *conn) {
 
 /* ---- dial_names.c ------------------------------------------------------------------------------ */
 
-void cm_names_ask(struct cm *cm, struct cm_conn *conn); /* a round of tries follows, or a failure */
-unsigned cm_take_names(struct cm *cm);                  /* of the resolver */
+/* A name of this dial is to be looked up before the next round. */
+bool cm_names_wanted(const struct cm_conn *conn);
+void cm_names_ask(struct cm *cm, struct cm_conn *conn);   /* a round of tries follows */
+void cm_names_use(struct cm *cm, struct cm_conn *conn);   /* it begins, with what is known */
+void cm_names_leave(struct cm *cm, struct cm_conn *conn); /* no lookup is waited for any longer */
+unsigned cm_take_names(struct cm *cm);                    /* of the resolver */
 
 /* ---- dial_race.c ------------------------------------------------------------------------------- */
 
@@ -181,11 +185,15 @@ void cm_race_end(struct cm *cm, struct cm_conn *conn);
 
 /* ---- dial_retry.c ------------------------------------------------------------------------------ */
 
-void cm_try_first(struct cm *cm, struct cm_conn *conn);   /* a dial begins */
-void cm_round_begin(struct cm *cm, struct cm_conn *conn); /* the addresses are known */
+void cm_try_first(struct cm *cm, struct cm_conn *conn); /* a dial begins */
+/* The addresses are known, or more of them may become known: then it is not the last round. */
+void cm_round_begin(struct cm *cm, struct cm_conn *conn, bool more_may_come);
 /* A step towards the peer failed: the next address, a pause, or the end of the dial. */
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
+/* The same for one that was no try yet: what follows is the caller's. */
+void cm_try_note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
+                 uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* The listener wants a handshake: the same address again with one. False: it had one, or this is no try any more. */
 bool cm_try_greeting(struct cm *cm, struct cm_conn *conn);
 /* The queue pair broke. False: of no try; the caller ends the connection. */

@@ -40,7 +40,7 @@ struct cm_lookup {
     struct cm_addrinfo_query query; /* first */
     struct cds_list_head link;      /* fresh, seen or answers; in none while a thread has it */
     struct cds_list_head known;     /* from the first dial of the name to the answer */
-    struct cds_list_head dials;     /* cm_conn.asking */
+    struct cds_list_head dials;     /* cm_place.asking */
     bool begun;                     /* a thread has it, or had it: in no list of requests */
     bool seen;                      /* this host does not know the name */
     bool unasked;                   /* it had no dials when a server was to be asked */
@@ -292,26 +292,26 @@ static int request(struct cm_resolver *r, const char *host, uint32_t hash, struc
     return 0;
 }
 
-int resolver_ask(struct cm_resolver *r, struct cm_conn *conn) {
-    uint32_t hash = hash_name(conn->host);
-    struct cm_lookup *lookup = find(r, conn->host, hash);
-    int error = lookup ? 0 : request(r, conn->host, hash, &lookup);
+int resolver_ask(struct cm_resolver *r, struct cm_place *place) {
+    uint32_t hash = hash_name(place->host);
+    struct cm_lookup *lookup = find(r, place->host, hash);
+    int error = lookup ? 0 : request(r, place->host, hash, &lookup);
     if (error != 0)
         return error;
-    conn->lookup = lookup;
-    cds_list_add_tail(&conn->asking, &lookup->dials);
+    place->lookup = lookup;
+    cds_list_add_tail(&place->asking, &lookup->dials);
     pthread_mutex_lock(&r->lock);
     lookup->wanted = true;
     pthread_mutex_unlock(&r->lock);
     return 0;
 }
 
-void resolver_leave(struct cm_resolver *r, struct cm_conn *conn) {
-    struct cm_lookup *lookup = conn->lookup;
+void resolver_leave(struct cm_resolver *r, struct cm_place *place) {
+    struct cm_lookup *lookup = place->lookup;
     if (!lookup)
         return;
-    cds_list_del(&conn->asking);
-    conn->lookup = NULL;
+    cds_list_del(&place->asking);
+    place->lookup = NULL;
     if (!cds_list_empty(&lookup->dials))
         return;
     pthread_mutex_lock(&r->lock);
@@ -363,15 +363,15 @@ void resolver_answer(struct cm_resolver *r, struct cm_lookup *lookup, struct cm_
     cds_list_del(&lookup->known); /* from here on a dial of the name asks again */
 }
 
-struct cm_conn *resolver_next(struct cm_lookup *lookup) {
+struct cm_place *resolver_next(struct cm_lookup *lookup) {
     if (cds_list_empty(&lookup->dials)) {
         free(lookup);
         return NULL;
     }
-    struct cm_conn *conn = cds_list_first_entry(&lookup->dials, struct cm_conn, asking);
-    cds_list_del(&conn->asking);
-    conn->lookup = NULL;
-    return conn;
+    struct cm_place *place = cds_list_first_entry(&lookup->dials, struct cm_place, asking);
+    cds_list_del(&place->asking);
+    place->lookup = NULL;
+    return place;
 }
 
 const char *resolver_text(int error) {

@@ -36,13 +36,13 @@ int resolver_open(struct cm_resolver **out, struct mailbox *wake, const struct f
 struct rdma_event_channel *resolver_channel(struct cm_resolver *resolver);
 /* Never waits for a name server: lookups under way are left to themselves. */
 void resolver_close(struct cm_resolver *resolver);
-/* 0 or -errno. The name is conn->host; dials of one name share its lookup, also one that is under way. */
-int resolver_ask(struct cm_resolver *resolver, struct cm_conn *conn);
+/* 0 or -errno. The name is place->host; dials of one name share its lookup, also one that is under way. */
+int resolver_ask(struct cm_resolver *resolver, struct cm_place *place);
 /*
  * The dial waits for its name no longer, if it does. A lookup without dials is not begun; what is under way is
  * left to itself.
  */
-void resolver_leave(struct cm_resolver *resolver, struct cm_conn *conn);
+void resolver_leave(struct cm_resolver *resolver, struct cm_place *place);
 
 /*
  * Next lookup that is done, in the order in which they came, or NULL. If rdma_cm was asked, its event is in
@@ -51,7 +51,7 @@ void resolver_leave(struct cm_resolver *resolver, struct cm_conn *conn);
  */
 struct cm_lookup *resolver_take(struct cm_resolver *resolver);
 void resolver_answer(struct cm_resolver *resolver, struct cm_lookup *lookup, struct cm_names *out);
-struct cm_conn *resolver_next(struct cm_lookup *lookup);
+struct cm_place *resolver_next(struct cm_lookup *lookup);
 bool resolver_has_answers(struct cm_resolver *resolver);
 const char *resolver_text(int error);
 

@@ -56,7 +56,7 @@ struct cm_owner {
     bool aside;    /* a struct cm_aside instead of a struct cm_conn */
 };
 
-#define CM_CANDIDATES 8 /* addresses of one name that are tried */
+#define CM_CANDIDATES 8 /* addresses of one dial that are tried */
 #define CM_RACE 4       /* of them at a time */
 
 /* How far a try has come on its way to one address. */
@@ -70,6 +70,24 @@ struct cm_search {
 };
 
 struct cm_conn;
+struct cm_lookup;
+
+/* One of the addresses that a dial was given: a number, or a name and what it stands for. */
+struct cm_place {
+    struct cm_conn *conn;
+    struct cm_lookup *lookup;    /* of its name, for which the dial waits, or NULL (resolver.c) */
+    struct cds_list_head asking; /* among those that wait for that lookup */
+    union address addresses[CM_CANDIDATES];
+    uint8_t count;
+    bool failed;    /* the last lookup; what was found before is kept */
+    uint16_t port;  /* of a name */
+    char host[256]; /* a name to be looked up, or empty */
+};
+
+struct cm_places {
+    unsigned count;
+    struct cm_place at[CM_CANDIDATES];
+};
 
 /* A try that goes on while another has the place of the connection (dial_race.c). */
 struct cm_aside {
@@ -112,7 +130,6 @@ enum admission_class {
 
 struct cm_listener;
 struct cm_connect;
-struct cm_lookup;
 struct dial_line;
 
 struct cm_conn {
@@ -133,10 +150,6 @@ struct cm_conn {
     /* of our QP: the dialer chooses how often packets are repeated on both sides, and each side how
      * often the other repeats what found no receive */
     uint8_t retry_count, rnr_retry_count;
-
-    /* dialer: the lookup of its name that it waits for, or NULL; its place among those that do (resolver.c) */
-    struct cm_lookup *lookup;
-    struct cds_list_head asking;
 
     /* dialer: the line that it stands in, or has its turn of, or NULL (dial_line.c) */
     struct dial_line *dial_line;
@@ -161,11 +174,10 @@ struct cm_conn {
     struct cm_connect *call, *left;
     bool answered, decided; /* `call` has returned; its outcome is known */
 
-    /* DIAL: written by the dialing thread; the candidates, of a name, with the resolver's answer */
+    /* DIAL: written by the dialing thread; the candidates, where there are places, before each round from those */
     union address candidates[CM_CANDIDATES];
     uint8_t candidate_count;
-    char host[256]; /* a name to be resolved, or empty */
-    uint16_t port;
+    struct cm_places *places; /* of a dial to a name, or to several addresses; else NULL */
 
     /* PREPARE, APPLY: written by the CM thread, read by the loop */
     struct ibv_qp_attr init, rtr, rts;

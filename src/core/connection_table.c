@@ -58,6 +58,8 @@ void connection_renew(struct connection *c) {
 
 void connection_free(struct connection_table *t, struct connection *c) {
     connection_renew(c);
+    free(c->cm.places);
+    c->cm.places = NULL;
     c->session = NULL;
     pthread_mutex_lock(&lock);
     slot_table_give(&t->slots, sizeof *c, c->slot);

@@ -5,13 +5,14 @@
  * Any thread. A call that changes a session goes through its reference (core/session_ref.h) and then by message
  * to the thread that owns it; a query of a session's details is read under the node's lock.
  */
-#include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/uncancelled.h"
 #include "cm/cm.h"
+#include "cm/dial_places.h"
 #include "cm/listen.h"
 #include "core/auth/keyring.h"
 #include "datapath/loop/loop.h"
@@ -102,48 +103,39 @@ void node_session_ended(sluice_node *n) {
 
 /* ---- dialing --------------------------------------------------------------------------------- */
 
-/* Addresses that need no name server: a number, or both of this host. Of another name none are known yet. */
-static void known_candidates(struct cm_conn *conn, const union address *parsed) {
-    conn->candidates[0] = *parsed;
-    conn->candidate_count = conn->host[0] ? 0 : 1;
-    if (strcasecmp(conn->host, "localhost") != 0)
-        return;
-    conn->host[0] = 0;
-    conn->candidates[0].v4.sin_family = AF_INET;
-    conn->candidates[0].v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    conn->candidates[1].v6.sin6_family = AF_INET6;
-    conn->candidates[1].v6.sin6_port = htons(conn->port);
-    conn->candidates[1].v6.sin6_addr = in6addr_loopback;
-    conn->candidate_count = 2;
-}
-
 static int dial(sluice_node *n, const char *address, const sluice_link_options *o,
                 sluice_session *out, sluice_error *e) {
     struct link_config link;
-    union address parsed;
-    char host[256];
-    int status = address_parse(address, false, &parsed, host, e);
+    struct cm_places places, *copy;
+    int status = dial_places_read(&places, address, e);
     if (status == SLUICE_OK)
         status = options_link(&link, n, o, true, e);
     if (status != SLUICE_OK)
         return status;
+    if (!dial_places_copy(&places, &copy)) {
+        keyring_drop(link.keys);
+        return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for the addresses");
+    }
     bool drained;
     struct session *s = make_session(n, &link, &drained);
     keyring_drop(link.keys); /* the session has its own reference */
+    if (!s)
+        free(copy);
     if (!s && drained)
         return error_set(e, SLUICE_ELIMIT, 0, 0, "every worker of the node is drained");
     if (!s)
         return error_set(e, SLUICE_ELIMIT, 0, 0, "the node has its %u sessions, or no memory",
                          n->options.sessions_max);
     struct cm_conn *conn = &session_connection(s)->cm;
-    memcpy(conn->host, host, sizeof conn->host);
-    conn->port = ntohs(parsed.v4.sin_port); /* the same place in both families */
-    known_candidates(conn, &parsed);
+    dial_places_give(conn, &places, copy);
     s->known = true;
-    if (*host)
-        snprintf(s->peer.address, sizeof s->peer.address, "%.56s:%u", host, conn->port);
+    if (places.count > 1)
+        snprintf(s->peer.address, sizeof s->peer.address, "%.63s", address);
+    else if (places.at[0].host[0])
+        snprintf(s->peer.address, sizeof s->peer.address, "%.56s:%u", places.at[0].host,
+                 places.at[0].port);
     else
-        address_format(&parsed.any, s->peer.address);
+        address_format(&conn->candidates[0].any, s->peer.address);
     /* ANSWER marks the message on its way: the slot cannot be freed before the CM thread took it,
      * even if sluice_close() hangs the session up at this very moment. */
     out->id = session_table_publish(s, n->index, SESSION_REF_ANSWER);

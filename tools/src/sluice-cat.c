@@ -292,7 +292,7 @@ static int receiver(struct cat *cat, const char *address) {
 
 /* ---- command line ------------------------------------------------------------------------------ */
 
-static int address_of(const char *listen, const char *operand, char out[ADDRESS_BYTES]) {
+static int address_of(const char *listen, const char *operand, char out[ADDRESSES_BYTES]) {
     uint64_t port;
     bool receives = listen != NULL;
     if (receives == (operand != NULL))
@@ -303,13 +303,12 @@ static int address_of(const char *listen, const char *operand, char out[ADDRESS_
     if (receives && units_number(text, &port)) {
         if (port > 65535)
             return tool_usage("-l: the port must be a number from 0 to 65535");
-        snprintf(out, ADDRESS_BYTES, "*:%u", (unsigned)port);
+        snprintf(out, ADDRESSES_BYTES, "*:%u", (unsigned)port);
         return 0;
     }
-    const char *wrong = units_address(text, -1, out, NULL);
-    const char *colon = wrong == NULL ? strrchr(out, ':') : NULL;
-    if (!receives && wrong == NULL && strcmp(colon, ":0") == 0)
-        wrong = "port 0 cannot be connected to, use the one the receiver prints";
+    bool had_port;
+    const char *wrong =
+        receives ? units_address(text, -1, out, NULL) : units_addresses(text, -1, out, &had_port);
     if (wrong == NULL)
         return 0;
     return receives ? tool_usage("-l: '%.80s' is not [ADDRESS:]PORT: %s", text, wrong)
@@ -348,7 +347,7 @@ int main(int argc, char **argv) {
     int rc = options_main(&options, argc, argv);
     if (rc >= 0)
         return rc;
-    char address[ADDRESS_BYTES];
+    char address[ADDRESSES_BYTES];
     rc = address_of(listen, operand, address);
     if (rc == 0 && wait && listen != NULL)
         rc = tool_usage("--wait is for the sender: the receiver waits in any case");

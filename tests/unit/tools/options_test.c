@@ -235,6 +235,32 @@ TEST(addresses_get_their_port) {
     }
 }
 
+TEST(several_addresses_get_their_ports) {
+    static const struct {
+        const char *in, *out; /* NULL: it is wrong */
+    } rows[] = {
+        {"host", "host:18515"},
+        {"host:1,[::1],10.0.0.1:3", "host:1,[::1]:18515,10.0.0.1:3"},
+        {"a,b,c,d,e,f,g,h", "a:18515,b:18515,c:18515,d:18515,e:18515,f:18515,g:18515,h:18515"},
+        {"a,b,c,d,e,f,g,h,i", NULL},
+        {"host,", NULL},
+        {",host", NULL},
+        {"host,,host", NULL},
+        {"host,host:0", NULL},
+        {"host:0,host", NULL},
+        {"host,ho st", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char out[ADDRESSES_BYTES] = "untouched";
+        bool had_port;
+        assert_int_equal(units_addresses(rows[i].in, 18515, out, &had_port) == NULL,
+                         rows[i].out != NULL);
+        assert_string_equal(out, rows[i].out ? rows[i].out : "untouched");
+        assert_int_equal(rows[i].out && had_port, rows[i].out && strstr(rows[i].in, ":1,"));
+    }
+}
+
 TEST(malformed_addresses_say_why) {
     static const char *const bad[] = {"",         ":1",      "host:",      "host:65536",
                                       "host:-1",  "host:1x", "[::1",       "[::1]x",

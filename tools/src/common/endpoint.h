@@ -63,7 +63,7 @@ struct endpoint {
     bool listening, deaf;        /* deaf: its device is gone */
     bool share_cpu;              /* in spin mode: the peer has the same CPU, so sleep after all */
     uint64_t quiet_since_ns;     /* 0 = something moved lately */
-    char address[ADDRESS_BYTES]; /* of the server, as given */
+    char address[ADDRESSES_BYTES]; /* of the server, as given */
 
     sluice_session session;
     bool have_session, up, closed;

@@ -74,14 +74,11 @@ static size_t common_options(struct perf *p, struct option *list) {
 
 static int client_address(struct perf *p) {
     bool had_port;
-    const char *wrong = units_address(p->o.host, (int64_t)p->o.port, p->address, &had_port);
+    const char *wrong = units_addresses(p->o.host, (int64_t)p->o.port, p->address, &had_port);
     if (wrong != NULL)
         return tool_usage("'%.80s' is not an address to connect to: %s", p->o.host, wrong);
     if (had_port && p->o.have_port)
         return tool_usage("the port is given twice: with -p and in '%.80s'", p->o.host);
-    const char *colon = strrchr(p->address, ':');
-    if (strcmp(colon, ":0") == 0)
-        return tool_usage("port 0 cannot be connected to: use the one the server prints");
     return 0;
 }
 

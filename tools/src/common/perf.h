@@ -55,7 +55,7 @@ struct perf {
     const struct perf_tool *tool;
     struct perf_options o;
     struct endpoint ep;
-    char address[ADDRESS_BYTES];
+    char address[ADDRESSES_BYTES];
     struct control peer; /* the server's READY */
     bool have_floor;     /* floor_ns belongs to this run */
     double floor_ns;     /* -1: cannot be measured */

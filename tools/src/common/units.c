@@ -159,3 +159,32 @@ const char *units_address(const char *text, int64_t default_port, char out[ADDRE
         *had_port = port_text != NULL;
     return NULL;
 }
+
+const char *units_addresses(const char *text, int64_t default_port, char out[ADDRESSES_BYTES],
+                            bool *had_port) {
+    char all[ADDRESSES_BYTES] = "";
+    size_t used = 0;
+    unsigned count = 0;
+    *had_port = false;
+    for (const char *at = text, *end; at != NULL; at = *end != '\0' ? end + 1 : NULL) {
+        char copy[ADDRESS_BYTES], one[ADDRESS_BYTES];
+        bool has_port;
+        end = at + strcspn(at, ",");
+        size_t length = (size_t)(end - at);
+        if (length >= sizeof copy)
+            return "it is too long";
+        if (++count > ADDRESSES_MAX)
+            return "it has more than 8 addresses";
+        memcpy(copy, at, length);
+        copy[length] = '\0';
+        const char *wrong = units_address(copy, default_port, one, &has_port);
+        if (wrong != NULL)
+            return wrong;
+        if (strcmp(strrchr(one, ':'), ":0") == 0)
+            return "port 0 cannot be connected to, use the one that the other side prints";
+        *had_port |= has_port;
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", count > 1 ? "," : "", one);
+    }
+    memcpy(out, all, used + 1);
+    return NULL;
+}

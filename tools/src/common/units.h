@@ -27,4 +27,11 @@ void units_print_size(char *out, size_t out_bytes, uint64_t bytes);
 const char *units_address(const char *text, int64_t default_port, char out[ADDRESS_BYTES],
                           bool *had_port);
 
+#define ADDRESSES_MAX 8
+#define ADDRESSES_BYTES (ADDRESSES_MAX * ADDRESS_BYTES)
+
+/* To connect to: several of those with commas, none with port 0. *had_port: one of them has a port. */
+const char *units_addresses(const char *text, int64_t default_port, char out[ADDRESSES_BYTES],
+                            bool *had_port);
+
 #endif
