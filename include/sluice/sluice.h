@@ -435,10 +435,11 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
  * busy, or does not answer, is asked again, at growing intervals with jitter, until timeout_ns is over.
  *
  * SLUICE_WAIT: so is one that is not there (NO_LISTENER, NODE_CLOSED), whose host cannot be reached, or whose name has no
- * address, every 3 s at least. The name is looked up anew each time. With a timeout_ns of SLUICE_OFF the dial waits
+ * address, with pauses of up to 3 s. Names are looked up anew each time. With a timeout_ns of SLUICE_OFF the dial waits
  * until it is hung up. sluice_session_get_info() tells meanwhile how many tries there were and, in close_text, what
  * the last one met. It ends at once where waiting does not help: a listener that refuses, or is none of this library;
- * an address that leads to no device, or to another one. Not together with SLUICE_ONCE.
+ * an address that leads to no device, or to another one. It also ends when a listener answers and is lost before
+ * the session is up. Not together with SLUICE_ONCE.
  *
  * Errors: EADDRESS (malformed), ELIMIT, EINVAL. What is found out later is in the reason of SLUICE_CLOSED: that of the last try, or of the
  * last one that a later try might have cured.

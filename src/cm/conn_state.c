@@ -19,10 +19,10 @@ void cm_enter(struct cm *cm, struct cm_conn *conn, enum cm_state state) {
     ASSERT(cm_may_follow(conn->owner.state, state));
     admission_move(cm, conn, state);
     dial_line_move(cm, conn, state);
-    if (conn->places) /* it waits for its names in one state only */
-        cm_names_leave(cm, conn);
-    if (!cm_race_may_go_on(state))
+    if (!cm_race_may_go_on(state)) {
         cm_race_end(cm, conn);
+        cm_names_leave(cm, conn);
+    }
     if (state == CM_UP || state == CM_FAILED || state == CM_RELEASED)
         conn->deadline_ns = conn->step_ns = 0;
     conn->owner.state = (uint8_t)state;

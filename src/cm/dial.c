@@ -171,10 +171,10 @@ void cm_on_route_resolved(struct cm *cm, struct cm_owner *owner, const struct cm
     struct cm_conn *conn = (struct cm_conn *)(void *)owner;
     (void)event;
     cm_enter(cm, conn, CM_CREATING_QP); /* no other try goes on: there is one request at a time */
+    conn->pausing = false;              /* the step is over that would end it */
+    conn->step_ns = 0;
     if (conn->prepared)
-        ask(cm, conn);
-    else
-        conn->step_ns = 0; /* our own loop is awaited: the address is not to blame */
+        ask(cm, conn); /* else our own loop is awaited: no address is to blame */
 }
 
 void cm_prepared(struct cm *cm, struct cm_conn *conn) {
@@ -187,7 +187,7 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
     } else if (conn->owner.state == CM_CREATING_QP_PASSIVE) {
         cm_accept_now(cm, conn);
     }
-    /* BACKOFF, RESOLVING_ADDR, RESOLVING_ROUTE: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
+    /* RESOLVING_NAME, BACKOFF, RESOLVING_ADDR, RESOLVING_ROUTE: ROUTE_RESOLVED connects. FAILED, RELEASED: it is over. */
 }
 
 /*

@@ -28,21 +28,27 @@ static uint32_t chain_of(const union address *a) {
     return hash % DIAL_LINE_CHAINS;
 }
 
-/* NULL: out of memory. */
-static struct dial_line *line_of(struct cm *cm, const union address *address) {
-    struct cds_list_head *chain = &cm->dials.chains[chain_of(address)];
+static struct dial_line *find_line(struct cm *cm, const union address *address) {
     struct dial_line *line;
-    cds_list_for_each_entry(line, chain, chain) {
+    cds_list_for_each_entry(line, &cm->dials.chains[chain_of(address)], chain) {
         if (address_equal(&line->address, address))
             return line;
     }
+    return NULL;
+}
+
+/* NULL: out of memory. */
+static struct dial_line *line_of(struct cm *cm, const union address *address) {
+    struct dial_line *line = find_line(cm, address);
+    if (line)
+        return line;
     line = calloc(1, sizeof *line);
     if (!line)
         return NULL;
     line->address = *address;
     CDS_INIT_LIST_HEAD(&line->waiting);
     CDS_INIT_LIST_HEAD(&line->due);
-    cds_list_add(&line->chain, chain);
+    cds_list_add(&line->chain, &cm->dials.chains[chain_of(address)]);
     return line;
 }
 
@@ -73,6 +79,16 @@ void dial_lines_close(struct cm *cm) {
 
 /* ---- asking and waiting ----------------------------------------------------------------------- */
 
+static bool has_room(const struct cm *cm, const struct dial_line *line) {
+    return line->asking < cm->dials.most && line->waits == 0;
+}
+
+bool dial_line_is_full(struct cm *cm, const union address *address) {
+    cm_assert_thread(cm);
+    const struct dial_line *line = find_line(cm, address);
+    return line && !has_room(cm, line);
+}
+
 bool dial_line_join(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     struct dial_line *line = line_of(cm, &conn->candidates[conn->search.candidate]);
@@ -80,7 +96,7 @@ bool dial_line_join(struct cm *cm, struct cm_conn *conn) {
     if (!line)
         return true; /* it is counted nowhere */
     conn->dial_line = line;
-    if (line->asking < cm->dials.most && line->waits == 0) {
+    if (has_room(cm, line)) {
         line->asking++;
         conn->has_turn = true;
         return true;

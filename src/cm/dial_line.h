@@ -34,6 +34,8 @@ struct dial_lines {
 void dial_lines_init(struct cm *cm);
 /* At the end, of dials that were given up as well. */
 void dial_lines_close(struct cm *cm);
+/* A dial to that address would have to wait for its turn. */
+bool dial_line_is_full(struct cm *cm, const union address *address);
 /* The request of this dial may be sent. True: now; false: it is IN_LINE, and cm_dial_turn() follows. */
 bool dial_line_join(struct cm *cm, struct cm_conn *conn);
 /* cm_enter() only: before conn->owner.state becomes `state`. */

@@ -48,7 +48,8 @@ bool cm_names_wanted(const struct cm_conn *conn) {
 
 void cm_names_leave(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
-    for (unsigned i = 0; i < conn->places->count; i++)
+    conn->naming = false;
+    for (unsigned i = 0; conn->places && i < conn->places->count; i++)
         resolver_leave(cm->resolver, &conn->places->at[i]);
 }
 
@@ -77,6 +78,9 @@ static bool has_all(const struct cm_conn *conn, const union address *found, unsi
 void cm_names_use(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     union address found[CM_CANDIDATES];
+    cm_names_leave(cm, conn);
+    if (conn->owner.id) /* a try came forward while the names were looked up */
+        cm_race_aside(cm, conn);
     unsigned count = dial_places_candidates(conn->places, found);
     /* Name servers turn their lists round: then the order is as it was, and so are the numbers of the tries. */
     if (count != conn->candidate_count || !has_all(conn, found, count)) {
@@ -105,6 +109,7 @@ void cm_names_ask(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     bool first = conn->candidate_count == 0;
     conn->pausing = false;
+    conn->naming = true;
     cm_enter(cm, conn, CM_RESOLVING_NAME);
     for (unsigned i = 0; i < conn->places->count; i++) {
         struct cm_place *place = &conn->places->at[i];

@@ -41,13 +41,15 @@ static void give_up(struct cm *cm, struct cm_aside *at) {
 
 /*
  * A dial to one address has no use for the host's answer ahead of the listener's. But one that waits for a host to come up asks
- * it again and again for a short time, and TCP would ask at growing intervals.
+ * it again and again for a short time, and TCP would ask at growing intervals. One that will stand in line asks nothing: a
+ * listener drops connections without a request.
  */
 int cm_race_route(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     const struct fabric_ops *fabric = cm->node->fabric;
     int ms = cm_milliseconds(cm, conn);
-    bool reaches = conn->candidate_count > 1 || cm_waits(conn);
+    const union address *address = &conn->candidates[conn->search.candidate];
+    bool reaches = conn->candidate_count > 1 || (cm_waits(conn) && !dial_line_is_full(cm, address));
     int rc = reaches ? fabric_reach(fabric, conn->owner.id, ms)
                      : fabric->resolve_route(conn->owner.id, ms);
     conn->search.reaches = rc > 0;

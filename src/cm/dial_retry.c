@@ -68,8 +68,10 @@ static uint64_t share_end(const struct cm *cm, const struct cm_conn *conn) {
 
 void cm_try_share(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
+    bool in_line =
+        conn->owner.state == CM_IN_LINE; /* for long perhaps, and no address is to blame */
     conn->pausing = false;
-    cm_watch_step(cm, conn, share_end(cm, conn));
+    cm_watch_step(cm, conn, in_line && untried(conn) == 0 ? 0 : share_end(cm, conn));
 }
 
 static void give_head_start(struct cm *cm, struct cm_conn *conn) {
@@ -220,11 +222,14 @@ static void pause_round(struct cm *cm, struct cm_conn *conn) {
 /* The place of the connection is empty: its try failed, or goes on beside it. */
 static void go_on(struct cm *cm, struct cm_conn *conn) {
     unsigned left = untried(conn), all = (1u << conn->candidate_count) - 1;
-    if (left != 0) {
+    if (conn->naming) {
+        cm_enter(cm, conn,
+                 CM_RESOLVING_NAME); /* a try failed meanwhile; the next round has not begun */
+    } else if (left != 0) {
         cm_race_make_room(cm, conn);
         try_candidate(cm, conn, (unsigned)__builtin_ctz(left)); /* so deep as there are, at most */
     } else if (conn->pausing) {
-        cm_enter(cm, conn, CM_BACKOFF); /* a try failed meanwhile */
+        cm_enter(cm, conn, CM_BACKOFF); /* likewise */
     } else if (conn->may_pass && (all == 0 || cm_race_under_way(conn) != all)) {
         pause_round(cm, conn);
     } else if (!cm_race_forward_first(cm, conn)) {
@@ -288,7 +293,8 @@ static void note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope,
         conn->last = *why;
     conn->may_pass |= hope == CM_HOPE_LATER;
     pthread_mutex_lock(&cm->node->lock);
-    snprintf(s->info.close_text, sizeof s->info.close_text, "%s", why->text);
+    if (s->close.reason == SLUICE_REASON_NONE) /* its loop has ended it by now, and said why */
+        snprintf(s->info.close_text, sizeof s->info.close_text, "%s", why->text);
     pthread_mutex_unlock(&cm->node->lock);
 }
 
@@ -375,7 +381,7 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     }
     if (conn->owner.id)
         step_aside(cm, conn);
-    if (conn->owner.state == CM_RESOLVING_NAME)
+    if (conn->naming)
         cm_names_use(cm, conn);
     else if (conn->pausing)
         next_round(cm, conn);

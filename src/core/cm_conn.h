@@ -164,8 +164,9 @@ struct cm_conn {
     struct cm_aside asides[CM_RACE]; /* the others */
     uint8_t begun;                   /* a bit for each candidate of this round that was tried */
     bool pausing;                    /* step_ns ends a pause, whatever is under way meanwhile */
-    bool unread;                     /* the answer came too late; the event that says why follows */
-    bool may_pass;                   /* a failure of this round was one that may pass */
+    bool naming;    /* likewise: the next round waits for the names, until step_ns */
+    bool unread;    /* the answer came too late; the event that says why follows */
+    bool may_pass;  /* a failure of this round was one that may pass */
     bool preparing; /* PREPARE was posted: once a session, unless a try uses the QP up */
     bool greets;    /* a listener would not have it without a handshake */
     bool used_up;   /* this QP was connected, or nearly: another try needs another */

@@ -23,6 +23,7 @@
 
 #define NODES_MAX 64
 #define LOOK_AGAIN_MS 50 /* whether the process has a node */
+#define UNREAD_MAX 20u
 
 /* In the order of the event numbers; the last counts what has no number here. */
 static const char *const cm_event_names[STATS_CM_EVENTS] = {
@@ -312,9 +313,10 @@ static int await_node(const struct stat_options *o) {
         return fail_attach(o->pid, -errno);
     struct pollfd end = {.fd = pid_fd, .events = POLLIN};
     int n = 0, ended = 0;
+    unsigned unread = 0; /* looks at a page that is not filled in yet, or never will be */
     while (ended <= 0 && !tool_stopped()) {
         n = stats_attach((int)o->pid, pages, NODES_MAX);
-        if (n != 0 && n != -ENOENT)
+        if (n > 0 || (n != 0 && n != -ENOENT && (n != -EPROTO || ++unread > UNREAD_MAX)))
             break;
         ended = poll(&end, 1, LOOK_AGAIN_MS);
     }

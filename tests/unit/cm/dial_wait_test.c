@@ -7,6 +7,8 @@
 #include "support/name_server.h"
 #include "support/rows.h"
 
+#include "cm/internal.h"
+
 #define WAIT(...) PAIR_LINK(.flags = SLUICE_WAIT, __VA_ARGS__)
 #define HOURS 3600000000000ull
 
@@ -310,6 +312,70 @@ static void race_again(void **state) {
     }
     name_server_go(true);
     pair_close(p);
+}
+
+/* It failed while the names were looked up: what comes of that begins at once, and not a pause later. */
+PAIR_WITH(race_opened, a_try_that_fails_meanwhile_ends_no_lookup) {
+    struct pair *p = *state;
+    dialer_names((const char *[]){"127.0.0.2", "127.0.0.3", NULL});
+    race.held = 3;
+    pair_dial_name(p, "nas.test", WAIT(.timeout_ns = HOURS));
+    race_await(p, 1);
+    dialer.now_ns = race_conn(p)->step_ns;
+    race_await(p, 2);
+    race_let(1);
+    pair_await(p, race_conn(p)->owner.state == CM_BACKOFF);
+    dialer_names((const char *[]){"127.0.0.1", NULL});
+    name_server_go(false);
+    dialer.names_hang = true;
+    dialer.now_ns = race_conn(p)->step_ns;
+    pair_await(p, name_server_inside() == 1);
+    race_let(0);
+    pair_await(p, race.alive == (p->b.node->cm->watch.id != NULL));
+    assert_int_equal(race_conn(p)->owner.state, CM_RESOLVING_NAME);
+    name_server_go(true);
+    pair_expect(p, &p->b, SLUICE_UP); /* the clock stands still */
+    assert_int_equal(dialer.lookups, 2);
+}
+
+/* The pause is over with the step that would have ended it. */
+PAIR_WITH(race_opened, a_try_that_has_its_route_in_a_pause_ends_the_pause) {
+    struct pair *p = *state;
+    dialer_names((const char *[]){"127.0.0.1", "127.0.0.2", NULL});
+    race.held = 3;
+    pair_dial_name(p, "nas.test", PAIR_LINK(.timeout_ns = SLUICE_OFF));
+    struct cm_conn *conn = race_conn(p);
+    race_await(p, 1);
+    dialer.now_ns = conn->step_ns;
+    race_await(p, 2);
+    race_let(1);
+    pair_await(p, conn->owner.state == CM_BACKOFF);
+    conn->prepared = false; /* its queue pair is being renewed */
+    race_let(0);
+    pair_await(p, conn->owner.state == CM_CREATING_QP);
+    assert_false(conn->pausing);
+    cm_prepared(p->b.node->cm, conn);
+    pair_expect(p, &p->b, SLUICE_UP);
+}
+
+/* A dial that stands in line asks nothing yet, and no address is to blame for it. */
+PAIR_WITH(race_opened, a_turn_in_the_line_is_waited_for_without_a_limit) {
+    struct pair *p = *state;
+    p->b.node->cm->dials.most = 1;
+    dialer.always = HANG;
+    pair_dial(p, WAIT(.timeout_ns = HOURS));
+    pair_await(p, dialing(p)->owner.state == CM_CONNECTING);
+    assert_int_equal(race.asked, 1);
+    sluice_session first = p->b.session;
+    pair_dial(p, WAIT(.timeout_ns = HOURS));
+    pair_await(p, dialing(p)->owner.state == CM_IN_LINE);
+    assert_int_equal(race.asked, 1);
+    assert_int_equal(dialing(p)->step_ns, 0);
+    dialer.always = NULL;
+    dialer_plan(NULL);
+    sluice_hangup(first, 0);
+    pair_expect(p, &p->b, SLUICE_CLOSED);
+    carries_a_message(p);
 }
 
 TEST_CASES(ROW(no_listener_is_waited_for, ends_or_waits, failure, .fault = REJECT(8), .waits = true,

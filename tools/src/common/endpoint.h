@@ -60,9 +60,9 @@ struct endpoint {
     sluice_node *node;
     sluice_loop *loop;
     sluice_listener listener;
-    bool listening, deaf;        /* deaf: its device is gone */
-    bool share_cpu;              /* in spin mode: the peer has the same CPU, so sleep after all */
-    uint64_t quiet_since_ns;     /* 0 = something moved lately */
+    bool listening, deaf;          /* deaf: its device is gone */
+    bool share_cpu;                /* in spin mode: the peer has the same CPU, so sleep after all */
+    uint64_t quiet_since_ns;       /* 0 = something moved lately */
     char address[ADDRESSES_BYTES]; /* of the server, as given */
 
     sluice_session session;
