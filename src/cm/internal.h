@@ -191,7 +191,7 @@ void cm_round_begin(struct cm *cm, struct cm_conn *conn, bool more_may_come);
 /* A step towards the peer failed: the next address, a pause, or the end of the dial. */
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
-/* The same for one that was no try yet: what follows is the caller's. */
+/* What failed was no try yet: it is kept as the last failure, and what follows is the caller's. */
 void cm_try_note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                  uint32_t vendor, const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* The listener wants a handshake: the same address again with one. False: it had one, or this is no try any more. */

@@ -55,6 +55,15 @@ for way in "" require; do
         [ "$(cat "$work/late.out")" = "what was sent before there was a receiver" ]
 done
 
+# Of several addresses the one that answers is used.
+serve late sluice-lat -p 0
+check "not the second address" timeout 60 "$bin/sluice-lat" -n 100 "127.0.0.1:$free,localhost:$port" \
+    >"$work/out" 2>"$work/err"
+served "$server" 0 "the second of two addresses"
+serve late sluice-cat -l 0
+check "not the first address" timeout 60 "$bin/sluice-cat" "localhost:$port,127.0.0.1:$free" </dev/null
+served "$server" 0 "the first of two addresses"
+
 # A server that was started anew while its client waited: it is the second one that is found.
 client early sluice-bw --wait -n 100 "127.0.0.1:$free"
 serve other sluice-lat -p 0
