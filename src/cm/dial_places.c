@@ -46,11 +46,14 @@ int dial_places_read(struct cm_places *out, const char *text, sluice_error *e) {
             REFUSE("\"%.60s...\" has more than %d addresses", text, CM_CANDIDATES);
         if (length == 0 && (*end || out->count > 0))
             REFUSE("\"%.100s\" has a comma without an address beside it", text);
-        if (length >= sizeof one)
-            length = sizeof one - 1;
-        memcpy(one, at, length);
-        one[length] = 0;
-        int status = read_place(&out->at[out->count], one, e);
+        if (*end && length >= sizeof one)
+            REFUSE("\"%.60s...\" has an address of %zu characters, above %zu", text, length,
+                   sizeof one - 1);
+        if (*end) {
+            memcpy(one, at, length);
+            one[length] = 0;
+        }
+        int status = read_place(&out->at[out->count], *end ? one : at, e);
         if (status != SLUICE_OK)
             return status;
         out->count++;

@@ -240,7 +240,7 @@ static void go_on(struct cm *cm, struct cm_conn *conn) {
 /* Tries that are under way go on, so their addresses are not tried again. */
 void cm_round_begin(struct cm *cm, struct cm_conn *conn, bool more_may_come) {
     cm_assert_thread(cm);
-    if (session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
+    if (conn->candidate_count > 1 && session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
         conn->candidate_count = 1;
     conn->begun = cm_race_under_way(conn);
     conn->may_pass =

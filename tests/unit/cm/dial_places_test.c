@@ -249,6 +249,9 @@ PAIR_WITH(dialer_opened, it_is_hung_up_while_some_names_are_known) {
     pair_expect_nothing(p, &p->b);
 }
 
+#define TEN "aaaaaaaaaa"
+#define HUNDRED TEN TEN TEN TEN TEN TEN TEN TEN TEN TEN
+#define LONG HUNDRED HUNDRED HUNDRED
 #define EIGHT "1.1.1.1:1,1.1.1.1:2,1.1.1.1:3,1.1.1.1:4,1.1.1.1:5,1.1.1.1:6,1.1.1.1:7,1.1.1.1:8"
 
 TEST_CASES(
@@ -268,6 +271,10 @@ TEST_CASES(
     ROW(nothing_behind_the_comma, is_read, text, .text = "1.1.1.1:1,", .wrong = "comma"),
     ROW(nothing_before_it, is_read, text, .text = ",1.1.1.1:1", .wrong = "comma"),
     ROW(nothing_between_two, is_read, text, .text = "1.1.1.1:1,,1.1.1.1:2", .wrong = "comma"),
+    ROW(one_that_is_too_long, is_read, text, .text = LONG ":1,1.1.1.1:1",
+        .wrong = "characters, above"),
+    ROW(the_last_one_is_too_long, is_read, text, .text = "1.1.1.1:1," LONG ":1",
+        .wrong = "has a host of 300 characters, above 255"),
     ROW(the_wrong_one_is_named, is_read, text, .text = "1.1.1.1:1,nas,1.1.1.1:2",
         .wrong = "\"nas\" is not host:port"),
     ROW(all_addresses_are_none_to_dial, is_read, text, .text = "1.1.1.1:1,*:2",
@@ -280,6 +287,8 @@ TEST_CASES(
         .hosts = {"127.0.0.2", "nas.test", "127.0.0.1"}),
     ROW(names_without_addresses_end_it, a_name_fails, failing, .hosts = {"a.test", "b.test"},
         .reason = SLUICE_REASON_ADDRESS),
+    ROW(and_where_there_is_one_try, a_name_fails, failing, .hosts = {"a.test"},
+        .flags = SLUICE_ONCE, .reason = SLUICE_REASON_ADDRESS),
     ROW(but_not_where_another_address_may_do, a_name_fails, failing,
         .hosts = {"a.test", "127.0.0.2"}, .tries = 1, .reason = SLUICE_REASON_NO_LISTENER),
     ROW(with_wait_they_may_come, a_name_fails, failing, .hosts = {"a.test", "b.test"},
