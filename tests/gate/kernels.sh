@@ -50,8 +50,9 @@ newest=$(awk -v name="$name" '$1 == name { print $2 }' "$STATE/has" | tail -n 1)
 case $* in
     *policy*) echo "$name:"; echo "  Candidate: ${newest:-(none)}" ;;
     *depends*) echo "  Depends: ${name%-amd64}-9.9-amd64" ;;
-    *show*) grep -qxF "$name $version" "$STATE/has" && echo "Depends: $name-9.9-amd64 (= $version)" ;;
+    *show*) ! grep -qxF "$name $version" "$STATE/has" || echo "Depends: $name-9.9-amd64 (= $version)" ;;
 esac
+exit 0 # also for what it does not know
 END
 sed -i "s/\$name-9.9-amd64 (=/\${name%-amd64}-9.9-amd64 (=/" "$work/bin/apt-cache"
 stand_in apt-helper << 'END'

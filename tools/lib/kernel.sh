@@ -52,15 +52,22 @@ kernel_private_lists() {
     kernel_package '' > /dev/null || apt_options=("${before[@]}")
 }
 
+# kernel_image NAME[=VERSION] - the package with the kernel that this one needs, or nothing where apt does not know it: of a
+# version that the archive keeps no more apt-cache shows nothing, and does not fail.
+kernel_image() {
+    kernel_apt apt-cache show "$1" 2> /dev/null |
+        sed -n 's/^Depends: .*\(linux-image-[0-9][^ ,]*\).*/\1/p' | head -n 1
+}
+
 # kernel_package JUDGED - "PACKAGE VERSION": the kernel of this Debian, of the judged version where the archive
 # keeps it, else of the one that apt would install. False: apt knows none.
 kernel_package() {
-    local name=linux-image-amd64 version=$1 package
-    [[ -n $version ]] && kernel_apt apt-cache show "$name=$version" > /dev/null 2>&1 ||
+    local name=linux-image-amd64 version=$1 package=''
+    [[ -z $version ]] || package=$(kernel_image "$name=$version")
+    if [[ -z $package ]]; then
         version=$(kernel_apt apt-cache policy "$name" 2> /dev/null | sed -n 's/^ *Candidate: \([^(].*\)/\1/p')
-    [[ -n $version ]] || return
-    package=$(kernel_apt apt-cache show "$name=$version" 2> /dev/null |
-        sed -n 's/^Depends: .*\(linux-image-[0-9][^ ,]*\).*/\1/p' | head -n 1)
+        [[ -z $version ]] || package=$(kernel_image "$name=$version")
+    fi
     [[ -n $package ]] && printf '%s %s\n' "$package" "$version"
 }
 
