@@ -429,10 +429,10 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
  * that refuses has answered. sluice_session_get_info() tells which it is (`peer`). Sends are accepted
  * only after SLUICE_UP. Host names are resolved by helper threads: names for which no name server answers
  * delay others if they are sixteen or more, and never one that is in /etc/hosts; a name among other addresses delays
- * those by 50 ms at most. Every address of a name is
- * tried, eight in all, and some of each name: the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first
- * to answer gets the one request of the dial. A listener that is
- * busy, or does not answer, is asked again, at growing intervals with jitter, until timeout_ns is over.
+ * those by 50 ms at most. The addresses of names are tried like those that were given, eight in all, some of each name:
+ * the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first to answer gets
+ * the one request of the dial. A listener that is busy, or does not answer, is asked again, at growing intervals with
+ * jitter, until timeout_ns is over.
  *
  * SLUICE_WAIT: so is one that is not there (NO_LISTENER, NODE_CLOSED), whose host cannot be reached, or whose name has no
  * address, with pauses of up to 3 s. Names are looked up anew each time. With a timeout_ns of SLUICE_OFF the dial waits
