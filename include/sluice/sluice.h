@@ -286,6 +286,12 @@ typedef struct sluice_link_options {
         ack_timeout;   /* exponent of the device's retry timer (4.096 us << n), 1..31; 0 = rdma_cm's
                              own choice: RDMA_OPTION_ID_ACK_TIMEOUT */
     uint32_t requests; /* requests of this side in flight at a time; default 64, 1..256 */
+    /*
+     * Not 0, on both sides: each keeps what it has sent until the other's library says that it has it, and SENT with
+     * status 0 tells of that, not of a device. So does the end: a message without such a word ends with EUNKNOWN. The
+     * loss of the connection ends the session all the same. Default 0: off.
+     */
+    uint64_t resume_ns;
 } sluice_link_options;
 
 typedef struct sluice_send_options {

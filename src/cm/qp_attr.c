@@ -76,6 +76,8 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
                     PRIVATE_DATA_FEATURE_ANSWERS | PRIVATE_DATA_FEATURE_PIECES;
     if (cm->node->traits.shares)
         bits |= PRIVATE_DATA_FEATURE_SHARED;
+    if (link->resume_ns > 0)
+        bits |= PRIVATE_DATA_FEATURE_RESUME;
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
         bits |= PRIVATE_DATA_FEATURE_HANDSHAKE;
     if (link->keys)

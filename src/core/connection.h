@@ -38,12 +38,13 @@ struct sq_entry {
     struct sluice_msg *msg; /* NULL: nothing to give back */
     uint64_t bytes;         /* payload of the message that ends here, and the flags below */
 };
-#define SQ_COUNTED (1ull << 63) /* a message ends here: the window shrinks */
-#define SQ_FOREIGN (1ull << 62) /* it was accepted from another thread */
-#define SQ_FAILED (1ull << 61)  /* never reached the device */
-#define SQ_BEHIND (1ull << 60)  /* confirm.c: it ends with its own READ, or with one behind it */
-#define SQ_WHAT_SHIFT 56        /* enum sq_what, 4 bits */
-#define SQ_WHAT_MASK 15
+#define SQ_COUNTED (1ull << 63)  /* a message ends here: the window shrinks */
+#define SQ_FOREIGN (1ull << 62)  /* it was accepted from another thread */
+#define SQ_FAILED (1ull << 61)   /* never reached the device */
+#define SQ_BEHIND (1ull << 60)   /* confirm.c: it ends with its own READ, or with one behind it */
+#define SQ_NUMBERED (1ull << 59) /* unacked.c: and when the peer has acknowledged it */
+#define SQ_WHAT_SHIFT 56         /* enum sq_what, 3 bits */
+#define SQ_WHAT_MASK 7
 #define SQ_BYTES ((1ull << SQ_WHAT_SHIFT) - 1)
 
 /* The object that owns the entry: it is told of the completion. */
@@ -81,6 +82,12 @@ struct recv_queue {
     uint32_t trail_next;
 };
 
+/* send_queue.follow: what looks at each batch that was posted, and at each completion. */
+#define SQ_CONFIRMS 1u /* confirm.c */
+#define SQ_ACKS                                                                                    \
+    2u /* unacked.c; also in `blocked`: every frame that arrives is looked at for its acknowledgement */
+#define SQ_WAITS 1u /* send_queue.blocked: rndv.c waits for credits or room in it */
+
 /* The send queue: a ring of what was posted, and how it is posted. */
 struct send_queue {
     struct sq_entry *entries;
@@ -93,7 +100,7 @@ struct send_queue {
     uint32_t depth;
     uint32_t frameless;         /* work requests posted so far that were no frames */
     uint32_t sges;              /* pieces of memory one send can be made of */
-    bool blocked;               /* rndv.c waits for credits or room in it */
+    uint8_t blocked, follow;    /* see above */
     struct sluice_msg *headers; /* registered memory for the headers of fragments */
 };
 
@@ -156,6 +163,23 @@ struct confirm {
     uint64_t probe_address;
 };
 
+/* unacked.c: a frame that was posted stays in the send queue until the device is done with it and the peer has it. */
+struct unacked {
+    uint32_t done;   /* the device is done with entries before it */
+    uint32_t proved; /* entries before it that wait for a READ (SQ_BEHIND) have ended */
+    uint32_t next;   /* number of the first numbered frame that is still in the send queue */
+    uint32_t asked;  /* the frame with which the peer was asked last */
+};
+
+/* acks.c: what of the peer's frames it is to be told of. */
+struct acks {
+    bool asked;                /* it wants to know now */
+    bool listed;               /* it is told when it is time to, at the latest */
+    uint32_t returned;         /* rx.sequence when credits were returned last (credits.c) */
+    uint64_t due_ns;           /* then */
+    struct cds_list_head link; /* among those of the loop */
+};
+
 /* drain.c: the end of the queue pair. */
 struct drain {
     bool renewing;      /* OPENING: the queue pair is being drained, for the next try's */
@@ -192,6 +216,8 @@ struct connection {
 
     struct connection_recv recv;
     struct confirm confirm;
+    struct unacked unacked;
+    struct acks acks;
     struct drain drain;
     struct connection_rma rma;
     struct keepalive keepalive;

@@ -70,6 +70,7 @@ struct link_config {
     uint32_t keepalive; /* units of 10 ms, 0 = off */
     uint32_t tos, ack_timeout;
     uint64_t window_bytes, timeout_ns;
+    uint64_t resume_ns; /* how long it may be without a connection; 0: not at all */
     uint32_t private_bytes;
     uint8_t private_data[SLUICE_PRIVATE_MAX];
 };
@@ -237,7 +238,7 @@ static inline void session_stop(struct session *s) {
 
 /* Large messages wait for credits or for room in the send queue. */
 static inline void session_block(struct session *s) {
-    session_connection(s)->sq.blocked = true;
+    session_connection(s)->sq.blocked |= SQ_WAITS;
     session_disturb(s);
 }
 
@@ -298,6 +299,11 @@ static inline struct sluice_msg *msg_queue_pop(struct msg_queue *queue) {
     if (msg && !(queue->head = msg->next))
         queue->tail = &queue->head;
     return msg;
+}
+
+/* The session's frames are kept until the peer has acknowledged them. */
+static inline bool connection_keeps(const struct connection *c) {
+    return c->sq.follow & SQ_ACKS;
 }
 
 /* One that is or was the device's, of which there may be completions. */

@@ -246,6 +246,7 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
         .credits = credits,
         .window_bytes = o.window_bytes ? o.window_bytes : WINDOW_BYTES_DEFAULT,
         .timeout_ns = o.timeout_ns ? o.timeout_ns : TIMEOUT_DEFAULT,
+        .resume_ns = o.resume_ns,
         .loops = o.loops,
         .loop_count = o.loop_count,
         .requests = requests,

@@ -63,11 +63,18 @@ void pair_open_side(struct side *side, const sluice_node_options *given) {
     assert_int_equal(sluice_loop_open(side->node, &side->loop, &e), 0);
 }
 
+/* Tests that are run again with sessions whose frames are kept until they are acknowledged. */
+static void kept(sluice_link_options *o) {
+    if (getenv("SLUICE_TEST_KEPT") && o->resume_ns == 0)
+        o->resume_ns = PAIR_LIMIT_NS;
+}
+
 void pair_listen(struct pair *p, const sluice_link_options *given) {
     sluice_link_options o = *given;
     sluice_error e = {0};
     o.size = sizeof o;
     o.loop = p->a.loop;
+    kept(&o);
     const char *host = pair_env_or("SLUICE_TEST_HOST", "127.0.0.1");
     snprintf(p->address, sizeof p->address, "%s:0", host);
     if (sluice_listen(p->a.node, p->address, &o, &p->listener, &e) != 0)
@@ -80,6 +87,7 @@ void pair_dial(struct pair *p, const sluice_link_options *given) {
     sluice_error e = {0};
     o.size = sizeof o;
     o.loop = p->b.loop;
+    kept(&o);
     if (sluice_dial(p->b.node, p->address, &o, &p->b.session, &e) != 0)
         fail_msg("%s", e.text);
 }

@@ -52,6 +52,7 @@ struct walk {
     sluice_listener listeners[WALK_SESSIONS];
     char addresses[WALK_SESSIONS][64];
     struct walk_end ends[2][WALK_SESSIONS]; /* of a, of b */
+    uint64_t resume_ns;                     /* kept until acknowledged, or not */
     uint64_t keepalive_ns;                  /* off, no word of its own helps what stands still */
     bool sleepers;                          /* sides sleep now and then */
     bool unconfirmed;                       /* a listener's session breaks before it is confirmed */

@@ -43,6 +43,7 @@ enum frame_type {
 #define FRAME_FIRST 1u
 #define FRAME_LAST 2u
 #define FRAME_RESERVED 4u /* takes the room a request brought for its reply, and no credit */
+#define FRAME_ASKS 8u     /* numbered, with RESUME: the sender waits for the acknowledgement */
 
 #define FRAME_BIT(type) (1u << (type))
 /* Numbered by `sequence`, delivered in order. */

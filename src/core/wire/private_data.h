@@ -35,6 +35,9 @@
 #define PRIVATE_DATA_FEATURE_ANSWERS (1u << 4) /* an RTS may answer others, and one ATS several */
 #define PRIVATE_DATA_FEATURE_PIECES                                                                \
     (1u << 5) /* a request or a reply may be cut into frames, as a message may */
+#define PRIVATE_DATA_FEATURE_RESUME                                                                \
+    (1u                                                                                            \
+     << 6) /* a frame is its receiver's when it is acknowledged; the sender keeps it until then */
 #define PRIVATE_DATA_FEATURE_HANDSHAKE                                                             \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \

@@ -205,6 +205,7 @@ static void prepare(struct sluice_loop *l, sluice_node *n, int cpu) {
     l->alone = ownership_one_cpu();
     recv_queue_prepare(l);
     msg_queue_init(&l->outcomes);
+    CDS_INIT_LIST_HEAD(&l->acks);
     mpsc_queue_init(&l->mailbox.queue);
     ownership_init();
 }

@@ -112,6 +112,7 @@ struct sluice_loop {
     uint32_t wr_batch_max; /* sends posted at once: LOOP_WR_BATCH, or one */
     struct session *dirty, *notices, **notices_tail, *dying;
     struct session *late;      /* ats.c */
+    struct cds_list_head acks; /* acks.c: connections that owe an acknowledgement, oldest first */
     struct msg_queue outcomes; /* messages whose SENT event is due */
 
     sluice_event *out; /* the caller's array */

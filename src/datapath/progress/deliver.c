@@ -84,6 +84,8 @@ static void deliver_up(struct sluice_loop *l, struct session *s) {
     }
     if (s->rx.held.head)
         s->notices |= NOTICE_HELD;
+    if (connection_keeps(session_connection(s)))
+        loop_dirty(l, s); /* what came before is owed an acknowledgement */
     emit_simple(l, s, SLUICE_UP);
 }
 

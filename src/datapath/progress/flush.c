@@ -19,6 +19,7 @@
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
+#include "datapath/tx/unacked.h"
 
 void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
@@ -141,7 +142,7 @@ void send_flush(struct sluice_loop *l, struct session *s) {
         }
         /* An entry is a message or more: more of them than unsignalled messages have a signalled one among them. */
         if (unlikely(s->window.wants_signal) && c->sq.unsignalled > 0 &&
-            sq_used(c) <= c->sq.unsignalled)
+            c->sq.tail - unacked_done(c) <= c->sq.unsignalled)
             send_nothing(l, s);
         s->window.wants_signal = false;
     }

@@ -14,6 +14,7 @@
 #include "datapath/rx/landing.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
+#include "datapath/rx/acks.h"
 #include "datapath/rx/alloc_wait.h"
 #include "datapath/rx/credits.h"
 #include "datapath/progress/receive.h"
@@ -21,6 +22,7 @@
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
+#include "datapath/session/acknowledged.h"
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/drain.h"
@@ -148,7 +150,11 @@ static void flush_dirty(struct sluice_loop *l) {
         struct connection *c = session_connection(s);
         if (c->qp && (c->rx.queue->repost || c->recv.missing || c->rx.granted < c->credits.low))
             recv_queue_repost(l, c);
-        send_flush(l, s); /* what is queued, or the credits that are owed by now */
+        /* What is queued, or the credits that are owed by now. */
+        if (unlikely(connection_keeps(c)))
+            acknowledged_flush(l, s);
+        else
+            send_flush(l, s);
         if (s->state == SESSION_FLUSHING || s->state == SESSION_LEAVING) {
             loop_uncancelled(l);
             session_progress(l, s);
@@ -223,6 +229,7 @@ static void check_clock(struct sluice_loop *l, uint32_t turn) {
         }
         landing_check(l, s);
     }
+    acks_check(l);
     keepalive_check(l);
     credits_check(l);
 }

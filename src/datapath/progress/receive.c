@@ -245,8 +245,17 @@ unsigned receive_held(struct sluice_loop *l, struct session *s) {
 
 /* ---- arrival --------------------------------------------------------------------------------- */
 
+/* Its sender waits to hear that it arrived. False: that was not agreed, or it is no frame that arrives in order. */
+static bool take_ask(struct connection *c, struct frame *f) {
+    if (!connection_keeps(c) || !(FRAME_NUMBERED >> f->type & 1))
+        return false;
+    c->acks.asked = true;
+    f->flags &= (uint8_t)~FRAME_ASKS;
+    return true;
+}
+
 /* NULL: the header is in order. */
-static const char *check_header(struct connection *c, const struct frame *f, uint32_t bytes) {
+static const char *check_header(struct connection *c, struct frame *f, uint32_t bytes) {
     struct session *s = c->session;
     if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
         return "a frame whose length is not what arrived";
@@ -254,8 +263,13 @@ static const char *check_header(struct connection *c, const struct frame *f, uin
         return "more credits returned than were taken";
     if (f->ack - c->tx.acked > c->tx.sequence - c->tx.acked)
         return "an acknowledgement of what was never sent";
-    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake))
-        return unlikely(f->flags || f->total) ? "a data frame with unknown flags" : NULL;
+    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake)) {
+        if (likely(!f->flags && !f->total))
+            return NULL;
+        return f->flags == FRAME_ASKS && !f->total && take_ask(c, f)
+                   ? NULL
+                   : "a data frame with unknown flags";
+    }
     if (f->type >= FRAME_TYPES)
         return "a frame of unknown type";
     if (f->sequence != c->rx.sequence + (FRAME_NUMBERED >> f->type & 1))
@@ -264,9 +278,13 @@ static const char *check_header(struct connection *c, const struct frame *f, uin
         return handshake_check(s, f);
     if (f->type == FRAME_DATA)
         return f->flags || f->total ? "a data frame with unknown flags" : NULL;
-    if (unlikely(f->flags & FRAME_FIRST) && f->type != FRAME_FRAG &&
-        !(c->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES))
-        return "a request or reply in fragments, which was not agreed";
+    if (unlikely(f->flags & (FRAME_FIRST | FRAME_ASKS))) {
+        if ((f->flags & FRAME_ASKS) && !take_ask(c, f))
+            return "a frame with unknown flags";
+        if ((f->flags & FRAME_FIRST) && f->type != FRAME_FRAG &&
+            !(c->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES))
+            return "a request or reply in fragments, which was not agreed";
+    }
     return frame_wrong(f);
 }
 

@@ -262,12 +262,13 @@ static void move(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     struct wr_batch batch;
     uint32_t bytes = c->copies ? RNDV_SHARE_COPIED : RNDV_SHARE;
-    s->rndv->todo = s->rndv->goes_on = c->sq.blocked = false;
+    s->rndv->todo = s->rndv->goes_on = false;
+    c->sq.blocked &= (uint8_t)~SQ_WAITS;
     wr_batch_begin(&batch);
     rndv_rx_flush(l, s, &batch, &bytes);
     rndv_tx_flush(l, s, &batch, &bytes);
     wr_batch_post(l, s, &batch);
-    s->rndv->todo |= c->sq.blocked;
+    s->rndv->todo |= (c->sq.blocked & SQ_WAITS) != 0;
 }
 
 /*

@@ -47,6 +47,19 @@ static bool starved(const struct connection *c) {
     return available(c) <= CREDIT_RESERVE && c->credits.granted < c->credits.max;
 }
 
+/*
+ * A numbered frame brought a credit that was not returned. Of frames that are acknowledged apart (acks.c) a frame may have told
+ * before their credits were to be had.
+ */
+static bool is_numbered_owed(const struct connection *c) {
+    return (connection_keeps(c) ? c->acks.returned : c->rx.updated) != c->rx.sequence;
+}
+
+/* It cannot say that it has what was sent, for want of a credit. */
+static bool is_mute(const struct connection *c) {
+    return connection_keeps(c) && c->rx.granted <= 1 && c->tx.acked != c->tx.sequence;
+}
+
 bool credits_update_due(const struct connection *c) {
     uint32_t all = available(c);
     if (c->rx.unreported == 0)
@@ -55,7 +68,7 @@ bool credits_update_due(const struct connection *c) {
     bool half =
         c->rx.unreported * 2 >= all && (all > CREDIT_RESERVE || c->rx.unreported >= CREDIT_RESERVE);
     return half || c->credits.update_due || (c->rx.granted <= 1 && c->rx.unreported >= 2) ||
-           (all <= CREDITS_INITIAL - 1 && c->rx.updated != c->rx.sequence);
+           (all <= CREDITS_INITIAL - 1 && (is_numbered_owed(c) || is_mute(c)));
 }
 
 /* Sets the values that depend on `credits.granted` and on kept messages. */

@@ -38,6 +38,7 @@
 #include "datapath/session/open.h"
 #include "datapath/session/queue_pair.h"
 #include "datapath/session/send_completion.h"
+#include "datapath/tx/unacked.h"
 
 #define DOWN_POLLS 4u      /* empty polls after which nothing that had arrived is left */
 #define DOWN_POLLS_MAX 64u /* and with other sessions busy */
@@ -155,7 +156,7 @@ static void begin_leaving(struct sluice_loop *l, struct session *s) {
     uint64_t now = loop_clock(l), grace_end = s->close.deadline_ns, silence = silence_of(s);
     session_set_state(s, SESSION_LEAVING);
     s->close.leave_end_ns = now + node_leave_ns(s->node);
-    s->close.leave_head = session_connection(s)->sq.head;
+    s->close.leave_head = unacked_done(session_connection(s));
     s->close.silent_looks = 0;
     s->close.looks_most = (uint32_t)(silence / LINGER_NS);
     set_deadline(l, s, grace_end > now + LINGER_NS ? grace_end : now + LINGER_NS);
@@ -164,8 +165,8 @@ static void begin_leaving(struct sluice_loop *l, struct session *s) {
 /* A peer, or a host, that is slow takes what is ahead of them; one that is gone takes nothing. */
 static bool leaving_goes_on(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
-    bool moved = c->sq.head != s->close.leave_head;
-    s->close.leave_head = c->sq.head;
+    bool moved = unacked_done(c) != s->close.leave_head;
+    s->close.leave_head = unacked_done(c);
     s->close.silent_looks = moved ? 0 : s->close.silent_looks + 1;
     if (s->close.silent_looks >= s->close.looks_most || l->now_ns >= s->close.leave_end_ns)
         return false;
@@ -345,7 +346,8 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
-        if (s->tx.queue.head || s->tx.replies.head || rpc_client_pending(s) || rndv_pending(s))
+        if (s->tx.queue.head || s->tx.replies.head || rpc_client_pending(s) || rndv_pending(s) ||
+            unacked_some(c))
             break;
         if (session_ref_count(&s->ref) == s->window.foreign_taken)
             leave(l, s);
@@ -355,7 +357,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     case SESSION_LEAVING:
         if (!s->close.bye_posted)
             s->close.bye_posted = send_control(l, s, FRAME_BYE);
-        else if ((int32_t)(c->sq.head - s->close.bye_index) > 0)
+        else if ((int32_t)(unacked_told(c) - s->close.bye_index) > 0)
             release(l, s);
         break;
     case SESSION_DRAINING:

@@ -29,6 +29,7 @@
 #include "datapath/session/keepalive.h"
 #include "datapath/session/queue_pair.h"
 #include "datapath/tx/confirm.h"
+#include "datapath/tx/unacked.h"
 #include "datapath/tx/post.h"
 #include "fabric/fast.h"
 
@@ -82,6 +83,8 @@ static const char *make_queues(struct sluice_loop *l, struct connection *c, slui
     c->sq.mask = (uint16_t)(c->sq.depth - 1);
     c->sq.limit = c->sq.depth - SQ_RESERVE;
     c->sq.quick = (uint16_t)c->sq.limit;
+    c->sq.follow = c->sq.blocked = 0; /* of an earlier try */
+    c->confirm = (struct confirm){0};
     if (l->node->traits.sent_is_local)
         confirm_init(c);
     c->sq.entries = calloc(c->sq.depth, sizeof *c->sq.entries);
@@ -161,6 +164,12 @@ static unsigned remote_rights(const struct connection *c) {
     return rights;
 }
 
+/* Both sides keep what they send until the other has it. */
+static bool resumes(const struct connection *c) {
+    const uint32_t both = PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_PIECES;
+    return (c->cm.rep.features & both) == both;
+}
+
 /* Which operations one of the two devices does not have. */
 static void settle_operations(struct connection *c) {
     struct session *s = c->session;
@@ -172,6 +181,8 @@ static void settle_operations(struct connection *c) {
     c->lacks = (uint8_t)lacks;
     if ((lacks & FABRIC_LACKS_ARRIVAL) && !c->confirm.on)
         confirm_init(c); /* nothing was posted yet */
+    if (resumes(c))
+        unacked_begin(c);
 }
 
 /*
@@ -219,7 +230,8 @@ static bool may_switch(const struct session *s) {
     const struct connection *c = session_connection(s);
     const struct sluice_msg *first = s->tx.queue.head;
     return s->state == SESSION_UP && !(first && first->tx.sent > 0) && !s->tx.replies.head &&
-           !s->rndv && c->recv.reserved == 0 && c->rma.posted == 0 && !c->sq.blocked &&
+           !s->rndv && c->recv.reserved == 0 && c->rma.posted == 0 && !(c->sq.blocked & SQ_WAITS) &&
+           !unacked_some(c) && (!connection_keeps(c) || c->rx.sequence == c->rx.updated) &&
            !s->rpc.answers && !s->rpc.cancels;
 }
 

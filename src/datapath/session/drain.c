@@ -27,12 +27,14 @@
 #include "datapath/loop/loop.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
+#include "datapath/rx/acks.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/open.h"
 #include "datapath/session/queue_pair.h"
 #include "datapath/session/send_completion.h"
+#include "datapath/tx/unacked.h"
 
 #define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
 
@@ -187,6 +189,7 @@ void connection_retire(struct sluice_loop *l, struct connection *c) {
 
 void connection_drain(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
+    acks_forget(c);
     c->drain.began = true;
     if (!connection_has_qp(c)) {
         retired(l, c);
@@ -202,6 +205,7 @@ void session_drain(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     session_set_state(s, SESSION_DRAINING);
+    acks_forget(c);
     c->drain.renewing = false;
     for (struct connection *other = c->next; other; other = other->next)
         connection_retire(l, other);
@@ -242,7 +246,7 @@ void drain_progress(struct sluice_loop *l, struct connection *c) {
         send_abandon(l, c, SLUICE_EUNKNOWN);
         recv_queue_swallowed(l, c);
     }
-    if (!has_receives(c) && c->sq.head == c->sq.tail)
+    if (!has_receives(c) && unacked_done(c) == c->sq.tail)
         finish(l, c);
 }
 

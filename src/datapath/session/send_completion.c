@@ -16,6 +16,7 @@
 #include "datapath/rma/one_sided.h"
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
+#include "datapath/session/acknowledged.h"
 #include "datapath/session/close.h"
 #include "datapath/session/failure.h"
 #include "datapath/tx/coalesce.h"
@@ -23,9 +24,12 @@
 #include "datapath/tx/iov.h"
 #include "datapath/tx/send.h"
 
-static void retire(struct sluice_loop *l, struct connection *c, sluice_status status) {
+/* Inlined into both of its callers. */
+static inline __attribute__((always_inline)) void retire_entry(struct sluice_loop *l,
+                                                               struct connection *c,
+                                                               const struct sq_entry *entry,
+                                                               sluice_status status) {
     struct session *s = c->session;
-    struct sq_entry *entry = &c->sq.entries[c->sq.head++ & c->sq.mask];
     uint64_t bytes = entry->bytes;
     struct sluice_msg *msg = entry->msg;
     if (bytes & SQ_FAILED)
@@ -66,6 +70,16 @@ static void retire(struct sluice_loop *l, struct connection *c, sluice_status st
         event_outcome(l, s, msg, status);
     else
         msg_discard(l, msg);
+}
+
+static void retire(struct sluice_loop *l, struct connection *c, sluice_status status) {
+    retire_entry(l, c, &c->sq.entries[c->sq.head++ & c->sq.mask], status);
+}
+
+void send_retire(struct sluice_loop *l, struct connection *c, const struct sq_entry *entry,
+                 sluice_status status) {
+    loop_assert_inside(l);
+    retire_entry(l, c, entry, status);
 }
 
 /*
@@ -147,6 +161,31 @@ static void send_moved(struct sluice_loop *l, struct connection *c) {
         connection_progress(l, c);
 }
 
+/* What a completion that failed says. what: the kind of its entry, which has its outcome. */
+static void failed(struct sluice_loop *l, struct connection *c, const struct ibv_wc *wc,
+                   unsigned what) {
+    if (wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED)
+        session_access_error(l, c->session, wc);
+    else if (wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RNDV)
+        session_withdrawn(l, c->session, wc);
+    else
+        connection_wc_error(l, c, wc);
+}
+
+static unsigned what_is(const struct connection *c, uint32_t at) {
+    return c->sq.entries[at & c->sq.mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
+}
+
+/* Of a connection whose frames are kept until they are acknowledged. */
+static __attribute__((noinline)) void kept_completed(struct sluice_loop *l, struct connection *c,
+                                                     const struct ibv_wc *wc, uint32_t at) {
+    unsigned what = what_is(c, at);
+    acknowledged_completed(l, c, wc, at, wc_outcome(c->session, wc->status, what));
+    if (wc->status != IBV_WC_SUCCESS)
+        failed(l, c, wc, what);
+    send_moved(l, c);
+}
+
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     loop_assert_inside(l);
     struct connection *c = wr_send_connection(l->node->connections, wc->wr_id);
@@ -156,8 +195,12 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     uint16_t ahead = (uint16_t)(wr_send_index(wc->wr_id) - (uint16_t)c->sq.head);
     if (unlikely(ahead >= sq_used(c)))
         return; /* of a try that was given up */
-    if (unlikely(c->confirm.on)) {
+    if (unlikely(c->sq.follow)) {
         uint32_t end = c->sq.head + ahead + 1;
+        if (connection_keeps(c)) {
+            kept_completed(l, c, wc, end - 1);
+            return;
+        }
         if ((int32_t)(end - c->confirm.sent_tail) > 0)
             c->confirm.sent_tail = end;
         if (wc->status == IBV_WC_SUCCESS && wc->opcode != IBV_WC_RDMA_READ) {
@@ -170,21 +213,18 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
                 retire(l, c, SLUICE_EUNKNOWN);
     }
     retire_many(l, c, ahead);
-    unsigned what = c->sq.entries[c->sq.head & c->sq.mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
+    unsigned what = what_is(c, c->sq.head);
     retire(l, c, wc_outcome(s, wc->status, what));
-    if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED))
-        session_access_error(l, s, wc);
-    else if (unlikely(wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RNDV))
-        session_withdrawn(l, s, wc);
-    else if (unlikely(wc->status != IBV_WC_SUCCESS))
-        connection_wc_error(l, c, wc);
-    else if (unlikely(c->confirm.on))
+    if (unlikely(wc->status != IBV_WC_SUCCESS))
+        failed(l, c, wc, what);
+    else if (unlikely(c->sq.follow))
         retire_sent(l, c);
     send_moved(l, c);
 }
 
 void send_abandon(struct sluice_loop *l, struct connection *c, sluice_status status) {
     loop_assert_inside(l);
+    acknowledged_last(l, c);
     while (c->sq.head != c->sq.tail)
         retire(l, c, status);
 }
@@ -201,12 +241,14 @@ static void drop_begun(struct sluice_loop *l, struct session *s, struct msg_queu
     bool request = msg->kind == MSG_REQUEST;
     for (uint32_t i = c->sq.tail; i != c->sq.head; i--) {
         struct sq_entry *entry = &c->sq.entries[(i - 1) & c->sq.mask];
-        if (entry->msg || (entry->bytes & SQ_COUNTED))
+        if (entry->msg || (entry->bytes & SQ_COUNTED) ||
+            (connection_keeps(c) && !(entry->bytes & SQ_NUMBERED))) /* it has ended */
             continue;
         msg_queue_pop(queue);
         entry->msg = msg;
-        entry->bytes = SQ_FAILED | (request ? msg->tx.id | (uint64_t)SQ_REQUEST << SQ_WHAT_SHIFT
-                                            : wr_batch_counted(msg));
+        entry->bytes =
+            (entry->bytes & SQ_NUMBERED) | SQ_FAILED |
+            (request ? msg->tx.id | (uint64_t)SQ_REQUEST << SQ_WHAT_SHIFT : wr_batch_counted(msg));
         return;
     }
     if (!request)

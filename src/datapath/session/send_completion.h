@@ -10,6 +10,9 @@
 #include "datapath/loop/loop.h"
 
 void send_completed(struct sluice_loop *l, const struct ibv_wc *wc);
+/* An entry of the send queue ends: what it belongs to is told, and the window gets its share back. */
+void send_retire(struct sluice_loop *l, struct connection *c, const struct sq_entry *entry,
+                 sluice_status status);
 /* Ends every queued message that is not posted yet with this status. */
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status);
 /* Ends queued messages whose deadline passed; tells the loop the next deadline. */

@@ -20,6 +20,7 @@
 
 void confirm_init(struct connection *c) {
     c->confirm.on = true;
+    c->sq.follow |= SQ_CONFIRMS;
     c->confirm.probe_known = false;
     c->confirm.sent_tail = c->sq.head;
     c->sq.limit -= CONFIRMS_MAX;
@@ -66,8 +67,7 @@ static void want(struct sluice_loop *l, struct session *s) {
         post(l, s);
 }
 
-/* An outcome is wanted that the answer of the peer's library does not give. */
-static bool is_wanted(const struct sq_entry *entry) {
+bool confirm_is_wanted(const struct sq_entry *entry) {
     const struct sluice_msg *msg = entry->msg;
     switch ((enum sq_what)(entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK)) {
     case SQ_MESSAGE:
@@ -94,7 +94,8 @@ void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count) {
         if (l->send_wr[i].opcode == IBV_WR_RDMA_READ) {
             entry->bytes |= SQ_BEHIND;
             wanted = false; /* it stands for what is before it */
-        } else if (c->confirm.probe_known && ((entry->bytes & SQ_BEHIND) || is_wanted(entry))) {
+        } else if (c->confirm.probe_known && !(entry->bytes & SQ_NUMBERED) &&
+                   ((entry->bytes & SQ_BEHIND) || confirm_is_wanted(entry))) {
             entry->bytes |= SQ_BEHIND;
             wanted = true;
         }

@@ -15,6 +15,8 @@ void confirm_init(struct connection *c);
 void confirm_begin(struct session *s, uint64_t address, uint32_t rkey);
 /* The last entries of the send queue, so many, were posted from l->send_wr[]. */
 void confirm_batch(struct sluice_loop *l, struct session *s, unsigned count);
+/* An outcome is wanted of this entry that the answer of the peer's library does not give. */
+bool confirm_is_wanted(const struct sq_entry *entry);
 /* Entries were retired: what could not be posted before may be now. */
 void confirm_again(struct sluice_loop *l, struct session *s);
 

@@ -28,6 +28,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/tx/confirm.h"
 #include "datapath/tx/send.h"
+#include "datapath/tx/unacked.h"
 
 /* ---- building -------------------------------------------------------------------------------- */
 
@@ -147,7 +148,8 @@ void post_failed(struct sluice_loop *l, struct session *s, uint32_t from, int er
     session_post_refused(l, s, error, "send");
 }
 
-static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+static inline __attribute__((always_inline)) void
+post_as_built(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct connection *c = session_connection(s);
     struct ibv_send_wr *last = &l->send_wr[batch->count - 1], *bad = NULL;
     /* An application that waits for the window waits for all of them. */
@@ -167,11 +169,27 @@ static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch
         uint32_t posted =
             bad >= l->send_wr && bad < l->send_wr + batch->count ? (uint32_t)(bad - l->send_wr) : 0;
         post_failed(l, s, first + posted, error);
-    } else if (unlikely(c->confirm.on)) {
-        confirm_batch(l, s, batch->count);
     }
     for (unsigned i = 0; i < batch->done_count; i++)
         msg_discard(l, batch->done[i]);
+}
+
+/* Where what is posted is looked at before and after. */
+static __attribute__((noinline)) void post_followed(struct sluice_loop *l, struct session *s,
+                                                    struct wr_batch *batch) {
+    struct connection *c = session_connection(s);
+    if (connection_keeps(c))
+        unacked_batch(l, s, batch->count);
+    post_as_built(l, s, batch);
+    if (c->confirm.on && s->state < SESSION_RELEASED)
+        confirm_batch(l, s, batch->count);
+}
+
+static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    if (unlikely(session_connection(s)->sq.follow))
+        post_followed(l, s, batch);
+    else
+        post_as_built(l, s, batch);
 }
 
 void wr_batch_begin(struct wr_batch *batch) {
@@ -195,6 +213,10 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (c->tx.credits == 0 || sq_used(c) >= c->sq.depth - 1 || !c->qp)
+        return false;
+    /* The last place is for an acknowledgement: with all others full on both sides, it is what lets the peer go on. */
+    if (unlikely(sq_used(c) >= c->sq.depth - 2) && connection_keeps(c) &&
+        c->rx.sequence == c->rx.updated)
         return false;
     struct wr_batch batch;
     uint64_t local[FRAME_BYTES / sizeof(uint64_t)];

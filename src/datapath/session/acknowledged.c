@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * acknowledged.c - the end of frames that are kept until the peer has acknowledged them (tx/unacked.c).
+ *
+ * An entry of the send queue that is no numbered frame ends when it completes, whatever waits before it, and what is left of it
+ * is empty (where READs confirm what arrived, behind one of those: confirm.c). A numbered one ends in order, when the device is done
+ * with it and the number was acknowledged. The place of an entry is free once all before it have ended.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/session/acknowledged.h"
+
+#include "core/context.h"
+#include "datapath/loop/upward.h"
+#include "datapath/rx/acks.h"
+#include "datapath/session/close.h"
+#include "datapath/session/send_completion.h"
+#include "datapath/tx/confirm.h"
+#include "datapath/tx/send.h"
+#include "datapath/tx/unacked.h"
+
+static struct sq_entry *entry_at(const struct connection *c, uint32_t at) {
+    return &c->sq.entries[at & c->sq.mask];
+}
+
+static void end(struct sluice_loop *l, struct connection *c, struct sq_entry *entry,
+                sluice_status status) {
+    struct sq_entry ended = *entry;
+    *entry = (struct sq_entry){0};
+    ended.bytes &= ~SQ_NUMBERED;
+    send_retire(l, c, &ended, status);
+}
+
+/* It completed; a numbered frame stays. */
+static void complete(struct sluice_loop *l, struct connection *c, uint32_t at,
+                     sluice_status status) {
+    struct sq_entry *entry = entry_at(c, at);
+    if (!(entry->bytes & SQ_NUMBERED))
+        end(l, c, entry, status);
+}
+
+/* Those before `at`, and not before the head, that a READ is behind: it is back, or never will be. */
+static void prove(struct sluice_loop *l, struct connection *c, uint32_t at, sluice_status status) {
+    for (uint32_t i = c->unacked.proved; (int32_t)(at - i) > 0; i++)
+        if (entry_at(c, i)->bytes & SQ_BEHIND)
+            complete(l, c, i, status);
+    c->unacked.proved = at;
+}
+
+/* Ends numbered frames, in order, as far as the peer has them, and frees places. */
+static void release(struct sluice_loop *l, struct connection *c) {
+    struct unacked *u = &c->unacked;
+    while (c->sq.head != u->done) {
+        struct sq_entry *entry = entry_at(c, c->sq.head);
+        if (entry->bytes & SQ_BEHIND)
+            break;
+        if (entry->bytes & SQ_NUMBERED) {
+            if ((int32_t)(c->tx.acked - u->next) < 0)
+                break;
+            u->next++;
+            end(l, c, entry, SLUICE_OK);
+        }
+        c->sq.head++;
+    }
+    if ((int32_t)(u->proved - c->sq.head) < 0)
+        u->proved = c->sq.head; /* what has ended waits for no READ */
+}
+
+void acknowledged_completed(struct sluice_loop *l, struct connection *c, const struct ibv_wc *wc,
+                            uint32_t at, sluice_status status) {
+    struct unacked *u = &c->unacked;
+    loop_assert_inside(l);
+    bool failed = wc->status != IBV_WC_SUCCESS;
+    if ((int32_t)(at - u->done) < 0)
+        return; /* a device that says it twice */
+    for (uint32_t i = u->done; i != at; i++)
+        if (!(entry_at(c, i)->bytes & SQ_BEHIND))
+            complete(l, c, i, failed && c->confirm.on ? SLUICE_EUNKNOWN : SLUICE_OK);
+    u->done = at + 1;
+    if (failed)
+        prove(l, c, at, SLUICE_EUNKNOWN);
+    if (failed || !(entry_at(c, at)->bytes & SQ_BEHIND))
+        complete(l, c, at, status);
+    if (!c->confirm.on)
+        u->proved = at + 1; /* nothing is behind a READ */
+    else if (failed || wc->opcode == IBV_WC_RDMA_READ)
+        prove(l, c, at + 1, status);
+    release(l, c);
+    if (c->confirm.on && session_connection(c->session) == c)
+        confirm_again(l, c->session);
+}
+
+void acknowledged_flush(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
+    loop_assert_inside(l);
+    uint32_t head = c->sq.head;
+    release(l, c);
+    if (c->sq.head != head) {
+        if (s->window.waits_writable)
+            send_check_writable(l, s);
+        if (c->confirm.on)
+            confirm_again(l, s); /* there is room for it */
+    }
+    send_flush(l, s);
+    acks_flush(l, c);
+}
+
+void acknowledged_last(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
+    struct unacked *u = &c->unacked;
+    if (!connection_keeps(c))
+        return;
+    for (uint32_t i = c->sq.head; i != c->sq.tail; i++) {
+        struct sq_entry *entry = entry_at(c, i);
+        if (!(entry->bytes & SQ_NUMBERED))
+            continue;
+        if ((int32_t)(c->tx.acked - u->next) < 0)
+            break;
+        u->next++;
+        end(l, c, entry, SLUICE_OK);
+    }
+    u->done = c->sq.tail; /* as the caller ends the rest */
+}

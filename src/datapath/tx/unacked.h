@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * unacked.h - frames that stay in the send queue until the peer has acknowledged them (PRIVATE_DATA_FEATURE_RESUME).
+ *
+ * Owner: the thread that owns the loop.
+ */
+#ifndef DATAPATH_TX_UNACKED_H
+#define DATAPATH_TX_UNACKED_H
+
+#include "datapath/tx/post.h"
+
+/* From now on, before the first frame: those of this connection do. */
+void unacked_begin(struct connection *c);
+/* The last entries of the send queue, so many, are about to be posted from l->send_wr[]. */
+void unacked_batch(struct sluice_loop *l, struct session *s, unsigned count);
+
+/* The place in the send queue up to which the device is done. */
+static inline uint32_t unacked_done(const struct connection *c) {
+    return connection_keeps(c) ? c->unacked.done : c->sq.head;
+}
+
+/* The place up to which the peer's device has what was sent, as far as that can be known. */
+static inline uint32_t unacked_told(const struct connection *c) {
+    return connection_keeps(c) && c->confirm.probe_known ? c->unacked.proved : unacked_done(c);
+}
+
+/* Frames were posted that the peer may not have. */
+static inline bool unacked_some(const struct connection *c) {
+    return connection_keeps(c) && c->tx.acked != c->tx.sequence;
+}
+
+#endif
