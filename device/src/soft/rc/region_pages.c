@@ -31,9 +31,7 @@ static int64_t next_look(const struct soft_qp *qp) {
 }
 
 bool soft_pages_there(struct soft_qp *qp, const void *at, size_t bytes) {
-    static size_t page;
-    if (page == 0)
-        page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
     qp->look_in = next_look(qp);
     uintptr_t from = (uintptr_t)at & ~(page - 1), end = (uintptr_t)at + bytes;
     unsigned char there[LOOK_PAGES];
