@@ -78,7 +78,9 @@ typedef struct sluice_error {
 /* ---- events ---------------------------------------------------------------------------------- */
 
 typedef enum sluice_event_type {
-    SLUICE_UP = 1,       /* session usable */
+    SLUICE_UP =
+        1, /* session usable. After DOWN: again, value = nanoseconds without a connection, tag =
+                            how often it was made again */
     SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why. Of a listener
                             too: session.id is the listener's then, see sluice_listen() */
     SLUICE_MESSAGE = 3,  /* a message from the peer: msg */
@@ -95,7 +97,10 @@ typedef enum sluice_event_type {
                             sluice_receive_into() to say where it goes: token */
     SLUICE_DONE = 11,    /* the outcome of a one-sided operation with a tag (memory.h): tag, status,
                             value = what the memory held before, of an atomic */
-    SLUICE_NOTIFIED = 12 /* the peer's put with notify is complete in my memory: value */
+    SLUICE_NOTIFIED = 12, /* the peer's put with notify is complete in my memory: value */
+    SLUICE_DOWN =
+        13 /* links with resume_ns: the connection was lost: reason, status, vendor as in CLOSED;
+                             UP or CLOSED follows */
 } sluice_event_type;
 
 /* The peer of a connection request. Borrowed like a message. */
@@ -112,7 +117,7 @@ typedef struct sluice_peer {
 /* 64 bytes, the same record for handlers and for sluice_poll(). */
 typedef struct sluice_event {
     uint16_t type;   /* sluice_event_type */
-    uint16_t reason; /* sluice_reason, in SLUICE_CLOSED */
+    uint16_t reason; /* sluice_reason, in SLUICE_CLOSED and SLUICE_DOWN */
     int32_t status;  /* sluice_status */
     sluice_session session;
     void *arg; /* the session's argument */
@@ -287,9 +292,15 @@ typedef struct sluice_link_options {
                              own choice: RDMA_OPTION_ID_ACK_TIMEOUT */
     uint32_t requests; /* requests of this side in flight at a time; default 64, 1..256 */
     /*
-     * Not 0, on both sides: each keeps what it has sent until the other's library says that it has it, and SENT with
-     * status 0 tells of that, not of a device. So does the end: a message without such a word ends with EUNKNOWN. The
-     * loss of the connection ends the session all the same. Default 0: off.
+     * How long the session may be without a connection; default 0: the loss of its connection ends it. In effect where both sides
+     * have it. Then what was accepted is delivered once and in order, whatever happens to connections, while both processes live: each
+     * side keeps what it has sent until the other's library has it, and SENT with status 0 says that it has. When the connection is
+     * lost there is SLUICE_DOWN; the dialer connects again, to its addresses in turn, and SLUICE_UP follows. Meanwhile calls are
+     * as ever, up to the window; a deadline, a cancellation and sluice_hangup() hold. When the time is over, which each
+     * side counts for itself, SLUICE_CLOSED has reason RESUME_TIMEOUT; SESSION_UNKNOWN where the peer does not know the session any
+     * more. Then ECLOSED is the outcome of what never left, EUNKNOWN of what left and was not acknowledged.
+     * Large messages go in frames, not by rendezvous, but for replies of more than the peer's credits. A session that has one of these, or a
+     * one-sided operation (memory.h), on its way at the loss ends with it; so does one whose node has lost its device.
      */
     uint64_t resume_ns;
 } sluice_link_options;
@@ -507,6 +518,9 @@ typedef struct sluice_session_info {
     uint32_t window_messages_used; /* accepted sends without outcome yet, of window_messages */
     uint64_t window_bytes_used;    /* and their bytes, of window_bytes */
     uint32_t transport;            /* sluice_transport: what carries it */
+    uint32_t up;                   /* 1 = it has a connection; 0: it opens, is down, or ends */
+    uint64_t resumed;              /* how often it got another one */
+    uint64_t down_ns_total;        /* and for how long it had none before */
 } sluice_session_info;
 /*
  * After SLUICE_EAGAIN on any thread: the limit that the call met. The loop clears the bit when the

@@ -61,7 +61,10 @@ extern "C" {
     X(AUTH_FAILED, 25, "one of the two does not have the key")                                     \
     X(AUTH_REPLAY, 26, "an authentication that was used before")                                   \
     X(AUTH_ALTERED, 27, "what was negotiated was changed on its way")                              \
-    X(ACCESS, 28, "one side accessed memory the other does not allow: key, range or right")
+    X(ACCESS, 28, "one side accessed memory the other does not allow: key, range or right")        \
+    X(SESSION_UNKNOWN, 29,                                                                         \
+      "the peer runs, and does not know the session: it restarted or gave up")                     \
+    X(RESUME_TIMEOUT, 30, "the connection was lost, and not made again in time")
 
 typedef enum sluice_status {
 #define SLUICE_X(name, value, text) SLUICE_##name = value,

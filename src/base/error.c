@@ -59,6 +59,8 @@ const char *sluice_event_name(int type) {
         return "LARGE";
     case SLUICE_DONE:
         return "DONE";
+    case SLUICE_DOWN:
+        return "DOWN";
     case SLUICE_NOTIFIED:
         return "NOTIFIED";
     }
@@ -111,6 +113,8 @@ sluice_status reason_status(sluice_reason reason) {
         return SLUICE_EREJECTED;
     case SLUICE_REASON_PEER_LOST:
     case SLUICE_REASON_KEEPALIVE:
+    case SLUICE_REASON_SESSION_UNKNOWN:
+    case SLUICE_REASON_RESUME_TIMEOUT:
         return SLUICE_EUNKNOWN;
     case SLUICE_REASON_TIMEOUT:
     case SLUICE_REASON_UNREACHABLE:

@@ -61,6 +61,42 @@ void cm_answer(struct cm *cm, struct cm_conn *conn) {
     cm_tell_loop(conn, LOOP_MSG_PREPARE);
 }
 
+/* The session that the request resumes has it now. NULL: refused. */
+static struct cm_conn *resumed(struct cm *cm, struct rdma_cm_id *id,
+                               const struct private_data_req *req) {
+    bool busy = false;
+    struct connection *c = cm->node->upcalls->session_resume(cm->node, req->session_id, &busy);
+    if (!c && !busy) {
+        refuse_request(cm, id, SLUICE_REASON_SESSION_UNKNOWN, NULL);
+        return NULL;
+    }
+    if (!c) {
+        stats_add(&cm->stats->busy, 1);
+        refuse_request(cm, id, SLUICE_REASON_BUSY, ADMISSION_BUSY_TEXT);
+        return NULL;
+    }
+    c->cm.resume.on = true;
+    return &c->cm;
+}
+
+/* A new session for the request. NULL: refused. */
+static struct cm_conn *created(struct cm *cm, struct rdma_cm_id *id,
+                               const struct cm_listener *listener) {
+    sluice_node *n = cm->node;
+    bool room = admission_room(cm, listener->link.flags & SLUICE_ASK);
+    struct session *s = room ? n->upcalls->session_new(n, &listener->link) : NULL;
+    if (!s && atomic_load(&n->state) != NODE_OPEN) {
+        refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
+        return NULL;
+    }
+    if (!s) {
+        stats_add(&cm->stats->busy, 1);
+        refuse_request(cm, id, SLUICE_REASON_BUSY, ADMISSION_BUSY_TEXT);
+        return NULL;
+    }
+    return &session_connection(s)->cm;
+}
+
 /* Decides about the request; *rep: the answer. Refused: *rej has the code, and a text if there is one. */
 static sluice_reason judge(struct cm *cm, const struct cm_listener *listener,
                            const struct cm_event *event, struct private_data_req *req,
@@ -123,20 +159,13 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
         return;
     }
     /* Where there is a handshake, the application is asked after HELLO; room for that there must be now. */
-    bool will_ask = listener->link.flags & SLUICE_ASK;
-    bool asks = will_ask && !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
-    struct session *s =
-        admission_room(cm, will_ask) ? n->upcalls->session_new(n, &listener->link) : NULL;
-    if (!s && atomic_load(&n->state) != NODE_OPEN) {
-        refuse_request(cm, id, SLUICE_REASON_NODE_CLOSED, NULL);
+    bool resumes = req.features & PRIVATE_DATA_FEATURE_RESUMES;
+    bool asks = (listener->link.flags & SLUICE_ASK) && !resumes &&
+                !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
+    struct cm_conn *conn = resumes ? resumed(cm, id, &req) : created(cm, id, listener);
+    if (!conn)
         return;
-    }
-    if (!s) {
-        stats_add(&cm->stats->busy, 1);
-        refuse_request(cm, id, SLUICE_REASON_BUSY, ADMISSION_BUSY_TEXT);
-        return;
-    }
-    struct cm_conn *conn = &session_connection(s)->cm;
+    struct session *s = session_of_conn(conn);
     conn->passive = true;
     conn->rejectable = true;
     conn->owner.id = id;
@@ -146,11 +175,14 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     conn->retry_count = event->retry_count;
     conn->rnr_retry_count = event->rnr_retry_count;
     id->context = &conn->owner;
-    address_format(rdma_get_peer_addr(id), s->peer.address);
-    s->peer.version = rep.version;
-    s->peer.message_bytes = req.message_log2;
+    if (!resumes) {
+        address_format(rdma_get_peer_addr(id), s->peer.address);
+        s->peer.version = rep.version;
+        s->peer.message_bytes = req.message_log2;
+    }
     cm_begin(cm, conn);
-    session_table_publish(s, n->index, 0);
+    if (!resumes)
+        session_table_publish(s, n->index, 0);
     if (asks) {
         cm_enter(cm, conn, CM_AWAITING_APP);
         cm_tell_loop(conn, LOOP_MSG_ASK);
@@ -237,7 +269,7 @@ void cm_handshake_done(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     if (conn->owner.state != CM_HANDSHAKE)
         return; /* it failed meanwhile */
-    if (!conn->passive || !(s->link_config.flags & SLUICE_ASK)) {
+    if (!conn->passive || conn->resume.on || !(s->link_config.flags & SLUICE_ASK)) {
         cm_up(cm, conn);
         return;
     }

@@ -36,7 +36,10 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
     link_conn(cm, conn);
     uint64_t timeout = s->link_config.timeout_ns;
     bool never = timeout > UINT64_MAX - cm->now_ns;
-    cm_watch(cm, conn, never ? 0 : cm->now_ns + timeout);
+    if (conn->resume.on && !conn->passive)
+        cm_watch(cm, conn, conn->resume.deadline_ns == UINT64_MAX ? 0 : conn->resume.deadline_ns);
+    else
+        cm_watch(cm, conn, never ? 0 : cm->now_ns + timeout);
 }
 
 void cm_dial(struct cm *cm, struct cm_conn *conn) {
@@ -136,6 +139,11 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
         !env->random_bytes(env->arg, conn->req.nonce, sizeof conn->req.nonce)) {
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, 0, "%s", cm_no_random);
         return;
+    }
+    if (conn->resume.on) {
+        conn->req.features |= PRIVATE_DATA_FEATURE_RESUMES;
+        conn->req.last_sequence = conn->resume.last_sequence;
+        memcpy(conn->req.session_id, conn->resume.session_id, sizeof conn->req.session_id);
     }
     private_data_req_encode(&conn->req, data);
     struct rdma_conn_param param = {

@@ -35,6 +35,8 @@ enum cm_hope cm_hope_of(sluice_reason reason) {
     case SLUICE_REASON_AUTH_REPLAY:
     case SLUICE_REASON_ACCESS:
     case SLUICE_REASON_AUTH_ALTERED:
+    case SLUICE_REASON_SESSION_UNKNOWN:
+    case SLUICE_REASON_RESUME_TIMEOUT:
         return CM_HOPE_NONE;
     }
     return CM_HOPE_NONE; /* a number of a newer peer */
@@ -74,6 +76,8 @@ enum cm_hope cm_hope_of_waiting(enum cm_hope hope, sluice_reason reason) {
     case SLUICE_REASON_AUTH_REPLAY:
     case SLUICE_REASON_ACCESS:
     case SLUICE_REASON_AUTH_ALTERED:
+    case SLUICE_REASON_SESSION_UNKNOWN:
+    case SLUICE_REASON_RESUME_TIMEOUT:
         break;
     }
     return hope;

@@ -240,7 +240,7 @@ static void go_on(struct cm *cm, struct cm_conn *conn) {
 /* Tries that are under way go on, so their addresses are not tried again. */
 void cm_round_begin(struct cm *cm, struct cm_conn *conn, bool more_may_come) {
     cm_assert_thread(cm);
-    if (conn->candidate_count > 1 && session_of_conn(conn)->link_config.flags & SLUICE_ONCE)
+    if (conn->candidate_count > 1 && cm_tries_once(conn))
         conn->candidate_count = 1;
     conn->begun = cm_race_under_way(conn);
     conn->may_pass =
@@ -301,17 +301,16 @@ static void note(struct cm *cm, struct cm_conn *conn, enum cm_hope hope,
 void cm_try_failed(struct cm *cm, struct cm_conn *conn, enum cm_hope hope, sluice_reason reason,
                    uint32_t vendor, const char *format, ...) {
     cm_assert_thread(cm);
-    struct session *s = session_of_conn(conn);
     struct cm_failure why = {.code = conn->down.code};
     if (conn->reported)
         return;
-    if (s->link_config.flags & SLUICE_WAIT)
+    if (cm_waits(conn))
         hope = cm_hope_of_waiting(hope, reason);
     va_list args;
     va_start(args, format);
     cm_describe(cm, &why, reason, vendor, format, args);
     va_end(args);
-    if (!trying(conn) || hope == CM_HOPE_NONE || (s->link_config.flags & SLUICE_ONCE)) {
+    if (!trying(conn) || hope == CM_HOPE_NONE || cm_tries_once(conn)) {
         cm_end(cm, conn, &why);
         return;
     }

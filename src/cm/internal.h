@@ -148,8 +148,14 @@ enum cm_hope cm_hope_of(sluice_reason reason); /* of what a peer or its device a
 enum cm_hope cm_hope_of_waiting(enum cm_hope hope, sluice_reason reason);
 
 static inline bool cm_waits(const struct cm_conn *conn) {
-    return connection_of_conn((struct cm_conn *)(uintptr_t)conn)->session->link_config.flags &
-           SLUICE_WAIT;
+    const struct connection *c = connection_of_conn((struct cm_conn *)(uintptr_t)conn);
+    return conn->resume.on || (c->session->link_config.flags & SLUICE_WAIT);
+}
+
+/* One try, at one address. */
+static inline bool cm_tries_once(const struct cm_conn *conn) {
+    const struct connection *c = connection_of_conn((struct cm_conn *)(uintptr_t)conn);
+    return !conn->resume.on && (c->session->link_config.flags & SLUICE_ONCE);
 }
 
 /* ---- dial_names.c ------------------------------------------------------------------------------ */

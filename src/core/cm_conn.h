@@ -180,6 +180,14 @@ struct cm_conn {
     uint8_t candidate_count;
     struct cm_places *places; /* of a dial to a name, or to several addresses; else NULL */
 
+    /* DIAL: written by the loop; passive: by the CM thread before PREPARE, with `req` */
+    struct {
+        bool on; /* a connection for a session that there is; else a new session */
+        uint8_t session_id[16];
+        uint32_t last_sequence;
+        uint64_t deadline_ns; /* of the dial */
+    } resume;
+
     /* PREPARE, APPLY: written by the CM thread, read by the loop */
     struct ibv_qp_attr init, rtr, rts;
     int init_mask, rtr_mask, rts_mask;

@@ -31,6 +31,7 @@ enum session_handshake {
     HANDSHAKE_HELLO,  /* dialer: to be sent; listener: awaited */
     HANDSHAKE_HELD,   /* listener: HELLO came before the connection was announced */
     HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
+    HANDSHAKE_RESUME, /* listener of a session that is down: any frame says that the connection is up */
 };
 
 /* One posted send: which message ends with it, and what the window gets back. */
@@ -221,14 +222,19 @@ struct connection {
     struct drain drain;
     struct connection_rma rma;
     struct keepalive keepalive;
-    uint64_t nudge_ns;       /* handshake.c: to the next nudge */
-    struct connection *next; /* of its session: the first one is what that sends over */
-    uint32_t slot;           /* constant */
-    uint32_t cq_share;       /* entries of the CQ set aside for it */
-    uint8_t handshake;       /* enum session_handshake */
-    uint8_t lacks;           /* enum fabric_lack, of one of the two ends; constant from RTR on */
-    bool copies; /* a READ or WRITE is a copy by this CPU; constant while the session is up */
-    bool shares; /* and both sides know how to do without them; the same */
+    uint64_t nudge_ns;            /* handshake.c: to the next nudge */
+    struct connection *next;      /* of its session: the first one is what that sends over */
+    struct connection *kept_next; /* replay.c: the next one that has frames to be sent again */
+    struct sluice_msg *hello;     /* listener: HELLO came before the connection was announced */
+    bool served;                  /* messages went over it */
+    bool unused;       /* the CM thread does not know of it: it stands in for one that is to come */
+    bool coming;       /* its session's loop does not know of it: the CM thread made it */
+    uint32_t slot;     /* constant */
+    uint32_t cq_share; /* entries of the CQ set aside for it */
+    uint8_t handshake; /* enum session_handshake */
+    uint8_t lacks;     /* enum fabric_lack, of one of the two ends; constant from RTR on */
+    bool copies;       /* a READ or WRITE is a copy by this CPU; constant while the session is up */
+    bool shares;       /* and both sides know how to do without them; the same */
 
     /* The CM thread's; accessed: the device says that the peer accessed what it may not; moved: an address of this
      * side is not what it was when the connection was made. */

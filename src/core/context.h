@@ -25,6 +25,7 @@
 #include "base/stats.h"
 #include "core/connection_table.h"
 #include "core/landing_peers.h"
+#include "core/resumable.h"
 #include "core/mailbox.h"
 #include "core/probe.h"
 #include "core/region.h"
@@ -133,6 +134,7 @@ struct sluice_node {
     _Atomic uint64_t landing_bytes, landing_wanted_ns;
     struct landing_peers landing_peers;
     struct connection_table *connections;
+    struct session *resumable[RESUMABLE_BUCKETS]; /* resumable.h; lock */
 };
 
 /* The node with this index, open or not. */

@@ -9,6 +9,7 @@
  *
  * Life, as the loop sees it:
  *   OPENING -> UP -> FLUSHING -> LEAVING -> RELEASED -> DRAINING -> DRAINED -> GONE -> free
+ *              UP, FLUSHING <-> DOWN
  * Every way out leads through RELEASED; a session that was never up enters there from OPENING.
  */
 #ifndef CORE_SESSION_H
@@ -30,8 +31,9 @@
 
 enum session_state {
     SESSION_FREE,
-    SESSION_OPENING,  /* the CM thread connects; frames that come are held */
-    SESSION_UP,       /* sends are accepted */
+    SESSION_OPENING, /* the CM thread connects; frames that come are held */
+    SESSION_DOWN, /* its connection was lost, and another is awaited: sends are accepted (down.c) */
+    SESSION_UP,   /* sends are accepted */
     SESSION_FLUSHING, /* hung up with a grace: what was accepted is still sent */
     SESSION_LEAVING,  /* BYE is posted, its completion awaited */
     SESSION_RELEASED, /* the CM thread was asked to disconnect */
@@ -46,6 +48,8 @@ enum session_state {
 #define NOTICE_HELD 4u /* frames wait to be looked at */
 #define NOTICE_WRITABLE 8u
 #define NOTICE_CLOSED 16u
+#define NOTICE_DOWN 32u
+#define NOTICE_RESUMED 64u
 
 /* The limits for which another thread got EAGAIN. */
 #define WAIT_WINDOW SLUICE_WAITS_WINDOW
@@ -145,6 +149,27 @@ struct session_close {
     uint32_t vendor;
 };
 
+/* down.c and replay.c: a session whose connection was lost. Owner: the loop, but for what resumable.c has. */
+struct session_resume {
+    struct connection
+        *draining; /* was lost: until it is drained, it is not known what arrived over it */
+    struct connection
+        *kept; /* was lost, and has frames to be sent again; others behind it: kept_next */
+    uint32_t acked, sent; /* what the peer has at least and at most, of all that was sent */
+    uint64_t down_ns, up_again_ns; /* since when it is down; for how long it was */
+    uint64_t deadline_ns;          /* it is over then; 0: it is not down */
+    uint64_t hangup_ns;            /* hung up: the end of its grace; 0: it was not */
+    uint64_t retry_ns,
+        pause_ns;         /* dialer: when it dials again, 0: it does; the pause before that */
+    uint64_t count;       /* how often it was */
+    sluice_reason reason; /* of the loss */
+    uint32_t vendor;
+    bool listed,
+        coming;     /* resumable.c, under its lock: it can be found; a connection comes for it */
+    uint8_t id[16]; /* the same */
+    struct session *next; /* the same */
+};
+
 /* Fields that other threads write for the loop. Any thread; next to the reference, which they write too. */
 struct session_foreign {
     _Atomic uint64_t bytes;        /* accepted from them and without outcome */
@@ -164,8 +189,8 @@ struct session {
     bool plain_rx;       /* nothing is in the way of a plain message (receive_plain.h) */
     sluice_handler handler;
     void *arg;
-    struct connection *connection; /* session_connection() */
-    struct session_window window;  /* its limits begin another line */
+    _Atomic(struct connection *) connection; /* session_connection(); its own loop writes it */
+    struct session_window window;            /* its limits begin another line */
 
     struct session_tx tx;
     struct session_rx rx;
@@ -193,6 +218,7 @@ struct session {
     struct session_close close;
     struct session_rpc rpc;
     struct session_landing landing;
+    struct session_resume resume;
     struct rndv *rndv; /* rndv.c: large messages in both directions; NULL until it is needed */
     _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     struct mpsc_queue_item to_loop[LOOP_MSG_SESSION_COUNT];
@@ -208,6 +234,8 @@ struct session {
         uint64_t keepalive_ns;
         int32_t cm_event, cm_status, wc_status;
         uint32_t shared, transport;
+        uint64_t resumed, down_ns_total;
+        uint32_t up;
     } info;
 } __attribute__((aligned(64)));
 
@@ -219,9 +247,20 @@ _Static_assert(offsetof(struct session, ref) % 64 == 0 &&
                    SESSION_LINE(slot) > SESSION_LINE(ref),
                "what other threads write shares no line with what the loop writes");
 
-/* What it sends and receives over now. Its own loop, or a thread that has pinned it. */
+/* What it sends and receives over now. Its own loop, or a thread that has pinned it: then it may be an earlier one soon. */
 static inline struct connection *session_connection(const struct session *s) {
-    return s->connection;
+    return atomic_load_explicit(&((struct session *)(uintptr_t)s)->connection,
+                                memory_order_relaxed);
+}
+
+/* What is sent is accepted. */
+static inline bool session_accepts(const struct session *s) {
+    return s->state == SESSION_UP || (s->state == SESSION_DOWN && s->resume.hangup_ns == 0);
+}
+
+/* It is about to have a connection: its first one, or another one. */
+static inline bool session_opens(const struct session *s) {
+    return s->state == SESSION_OPENING || s->state == SESSION_DOWN;
 }
 
 /* From now on something has to be looked at before a plain message is sent, and when one arrives. */
@@ -247,8 +286,9 @@ static inline void session_set_state(struct session *s, enum session_state state
     static const uint16_t next[] = {
         [SESSION_FREE] = 1u << SESSION_OPENING,
         [SESSION_OPENING] = 1u << SESSION_UP | 1u << SESSION_LEAVING | 1u << SESSION_RELEASED,
-        [SESSION_UP] = 1u << SESSION_FLUSHING | 1u << SESSION_RELEASED,
-        [SESSION_FLUSHING] = 1u << SESSION_LEAVING | 1u << SESSION_RELEASED,
+        [SESSION_DOWN] = 1u << SESSION_UP | 1u << SESSION_RELEASED,
+        [SESSION_UP] = 1u << SESSION_FLUSHING | 1u << SESSION_RELEASED | 1u << SESSION_DOWN,
+        [SESSION_FLUSHING] = 1u << SESSION_LEAVING | 1u << SESSION_RELEASED | 1u << SESSION_DOWN,
         [SESSION_LEAVING] = 1u << SESSION_RELEASED,
         [SESSION_RELEASED] = 1u << SESSION_DRAINING | 1u << SESSION_DRAINED,
         [SESSION_DRAINING] = 1u << SESSION_DRAINED,

@@ -21,6 +21,11 @@ struct upcalls {
 
     /* A session for a request at a listener: a slot on a loop, not published yet. NULL: none to be had. */
     struct session *(*session_new)(sluice_node *n, const struct link_config *link);
+    /*
+     * A connection for the session that a dialer resumes, unknown to its loop yet, which takes it with its first message. NULL: there is
+     * no such session; *busy: or it has another one coming, or there is no memory.
+     */
+    struct connection *(*session_resume)(sluice_node *n, const uint8_t id[16], bool *busy);
     /* A listener lets go of the loops it named. */
     void (*listener_put_loops)(sluice_node *n, const struct link_config *link);
     /* The device is gone and no thread uses it: gives it back, with all memory registered on it. Once. */

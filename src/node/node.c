@@ -101,6 +101,7 @@ static void node_detach_device(sluice_node *n);
 
 static const struct upcalls upcalls = {
     .session_new = node_session,
+    .session_resume = node_session_resume,
     .listener_put_loops = worker_select_release,
     .device_put = node_detach_device,
     .loop_post = post_to_loop,

@@ -78,7 +78,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->arg = link->arg;
     s->window.messages = link->window_messages;
     s->window.bytes = link->window_bytes;
-    s->connection = c;
+    atomic_store_explicit(&s->connection, c, memory_order_relaxed);
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->tx.queue);
     msg_queue_init(&s->tx.replies);
@@ -91,6 +91,20 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
 struct session *node_session(sluice_node *n, const struct link_config *link) {
     bool drained;
     return make_session(n, link, &drained);
+}
+
+struct connection *node_session_resume(sluice_node *n, const uint8_t id[16], bool *busy) {
+    struct session *s = resumable_take(n, id, busy);
+    if (!s)
+        return NULL;
+    struct connection *c = make_connection(n, s, &s->link_config);
+    *busy = !c;
+    if (!c) {
+        resumable_taken(n, s);
+        return NULL;
+    }
+    c->coming = true;
+    return c;
 }
 
 void node_session_ended(sluice_node *n) {
@@ -252,6 +266,9 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.wc_status = s->info.wc_status;
     known.shared = s->info.shared;
     known.transport = s->info.transport;
+    known.up = s->info.up;
+    known.resumed = s->info.resumed;
+    known.down_ns_total = s->info.down_ns_total;
     pthread_mutex_unlock(&s->node->lock);
     known.kept = atomic_load_explicit(&session_connection(s)->credits.published_retained,
                                       memory_order_relaxed);

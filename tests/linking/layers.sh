@@ -62,7 +62,7 @@ fi
 
 # What a session sends over now is asked by session_connection(); the files named set it.
 if grep -rnE --include='*.[ch]' '(->|[.])connection\b' src |
-    grep -vE '^src/(core/session.h|node/sessions.c|datapath/session/(reap|connections).c):'; then
+    grep -vE '^src/(core/session.h|node/sessions.c|datapath/session/(reap|connections|down).c):'; then
     echo "the connection of a session is reached without session_connection()"
     exit 1
 fi

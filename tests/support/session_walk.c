@@ -192,6 +192,7 @@ static void take(unsigned who, const sluice_event *event) {
     case SLUICE_CONNECT:
     case SLUICE_LARGE:
     case SLUICE_DONE:
+    case SLUICE_DOWN:
     case SLUICE_NOTIFIED:
         fail_msg("%s was not asked for", sluice_event_name(event->type));
     }

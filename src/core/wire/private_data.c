@@ -273,7 +273,9 @@ sluice_reason private_data_decide(struct private_data_rep *rep, const struct pri
     uint8_t version = smaller(req->version_max, own->version_max);
     if (version < req->version_min || version < own->version_min)
         return SLUICE_REASON_VERSION;
-    if (req->last_sequence != 0) /* this version does not resume */
+    if (req->features & PRIVATE_DATA_FEATURE_RESUMES & ~own->features)
+        return SLUICE_REASON_SESSION_UNKNOWN;
+    if (req->last_sequence != 0 && !(req->features & PRIVATE_DATA_FEATURE_RESUMES))
         return SLUICE_REASON_UNSUPPORTED;
     if ((own->features & PRIVATE_DATA_FEATURE_HMAC) && req->key_id == 0)
         return SLUICE_REASON_AUTH_REQUIRED;
@@ -312,7 +314,7 @@ sluice_reason private_data_check(const struct private_data_rep *rep,
         return SLUICE_REASON_VALUE;
     /* The answer of another session, or of a resume or an authentication that we did not ask for. */
     if (memcmp(rep->session_id, req->session_id, sizeof rep->session_id) != 0 ||
-        (req->last_sequence == 0 && rep->last_sequence != 0) ||
+        (!(req->features & PRIVATE_DATA_FEATURE_RESUMES) && rep->last_sequence != 0) ||
         (req->key_id == 0 &&
          !(all_zero(rep->mac, sizeof rep->mac) && all_zero(rep->check, sizeof rep->check))))
         return SLUICE_REASON_PROTOCOL;

@@ -42,8 +42,11 @@
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \
     (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
+#define PRIVATE_DATA_FEATURE_RESUMES                                                               \
+    (1u << 18) /* a connection for the session with this id, which both sides have */
 #define PRIVATE_DATA_FEATURES_MUST 0xff0000u
-#define PRIVATE_DATA_FEATURES_KNOWN (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC)
+#define PRIVATE_DATA_FEATURES_KNOWN                                                                \
+    (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC | PRIVATE_DATA_FEATURE_RESUMES)
 #define PRIVATE_DATA_REJ_WANTS_HANDSHAKE 1u /* which the listener cannot do without */
 #define PRIVATE_DATA_CHECK_BYTES 16
 #define PRIVATE_DATA_MAC_BYTES 32
@@ -58,7 +61,7 @@ struct private_data_req {
     uint16_t credits;            /* receives the sender of the record posts: 4..1024 */
     uint16_t keepalive;          /* 10 ms units, 0 = off */
     uint8_t session_id[16];
-    uint32_t last_sequence; /* resume; 0 = new */
+    uint32_t last_sequence; /* with RESUMES: of the frames received; else 0 */
     uint32_t key_id;        /* authentication; 0 = none */
     uint8_t nonce[16];
 };

@@ -11,6 +11,8 @@
  */
 #include "datapath/loop/events.h"
 
+#include "base/error.h"
+
 void event_emit_closing(struct sluice_loop *l, struct session *s, const sluice_event *event) {
     loop_assert_inside(l);
     if (s->handler && loop_call_begin(l, LOOP_NOWHERE)) {
@@ -35,6 +37,23 @@ void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *
     msg->outcome.status = status;
     s->outcomes++;
     msg_queue_push(&l->outcomes, msg);
+}
+
+void event_turn(struct sluice_loop *l, struct session *s) {
+    const struct session_resume *r = &s->resume;
+    loop_assert_inside(l);
+    bool down = s->notices & NOTICE_DOWN;
+    sluice_event event = {.type = down ? SLUICE_DOWN : SLUICE_UP};
+    if (down) {
+        event.reason = (uint16_t)r->reason;
+        event.status = reason_status(r->reason);
+        event.vendor = r->vendor;
+    } else {
+        event.value = r->up_again_ns;
+        event.tag = r->count;
+    }
+    s->notices &= (uint8_t) ~(down ? NOTICE_DOWN : NOTICE_RESUMED);
+    event_plain(l, s, &event);
 }
 
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {

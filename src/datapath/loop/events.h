@@ -53,6 +53,8 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event);
 /* The outcome of a send is known; the SENT event follows when there is room. */
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
+/* That the connection was lost, or made again, whichever is the next to be told. Room was checked. */
+void event_turn(struct sluice_loop *l, struct session *s);
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices);
 
 #endif

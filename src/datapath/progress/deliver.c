@@ -80,6 +80,9 @@ static void deliver_up(struct sluice_loop *l, struct session *s) {
                      s->info.transport, s->peer.address);
     if (s->state == SESSION_OPENING) {
         session_set_state(s, SESSION_UP);
+        pthread_mutex_lock(&l->node->lock);
+        s->info.up = 1;
+        pthread_mutex_unlock(&l->node->lock);
         session_ref_set(&s->ref, SESSION_REF_OPEN);
     }
     if (s->rx.held.head)
@@ -178,6 +181,8 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
         } else if (s->notices & NOTICE_UP) {
             s->notices &= (uint8_t)~NOTICE_UP;
             deliver_up(l, s);
+        } else if (s->notices & (NOTICE_DOWN | NOTICE_RESUMED)) {
+            event_turn(l, s);
         } else if (s->notices & NOTICE_HELD) {
             receive_held(l, s);
             if (s->rx.held.head && !s->retry && !s->rx.stopped && !s->rx.held_pending)
@@ -187,7 +192,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
                 s->notices |= NOTICE_CLOSED;
         } else if (s->notices & NOTICE_WRITABLE) {
             s->notices &= (uint8_t)~NOTICE_WRITABLE;
-            if (s->state == SESSION_UP)
+            if (session_accepts(s))
                 emit_simple(l, s, SLUICE_WRITABLE);
         } else {
             s->notices &= (uint8_t)~NOTICE_CLOSED;

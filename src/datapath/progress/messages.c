@@ -12,6 +12,7 @@
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
+#include "datapath/session/down.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
@@ -32,6 +33,9 @@ static void on_hangup(struct sluice_loop *l, struct session *s) {
 static void on_device_lost(struct sluice_loop *l) {
     l->lost = l->unheard = true;
     for (struct session *s = l->sessions; s; s = s->next)
+        if (s->state == SESSION_DOWN)
+            session_end(l, s, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
+    for (struct session *s = l->sessions; s; s = s->next)
         for (struct connection *c = session_connection(s); c; c = c->next)
             if (c->drain.began && !c->drain.renewing && c->qp && c->rx.queue->srq)
                 srq_drain(l, c);
@@ -48,8 +52,9 @@ static void of_former(struct sluice_loop *l, struct connection *c, enum loop_msg
         break;
     case LOOP_MSG_GONE:
         c->drain.over = true;
-        l->retired++;
-        if (c->session->state == SESSION_GONE) /* CLOSED may have waited for this one */
+        l->retired += c->sq.entries == NULL; /* else when its frames were sent again */
+        if (c->session->state == SESSION_GONE &&
+            !c->session->over) /* CLOSED may have waited for this one */
             event_notice(l, c->session, NOTICE_CLOSED);
         break;
     default: /* it was up before it was a former one */
@@ -59,6 +64,11 @@ static void of_former(struct sluice_loop *l, struct connection *c, enum loop_msg
 
 static void of_connection(struct sluice_loop *l, struct connection *c, enum loop_msg verb) {
     struct session *s = c->session;
+    if (c->coming) {
+        down_coming(l, c, verb);
+        if (session_connection(s) != c)
+            return; /* it is retired, and none other of its messages is on its way */
+    }
     if (verb == LOOP_MSG_LAST_WQE) {
         srq_last(l, c);
         return;

@@ -62,7 +62,7 @@ bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg 
     loop_assert_inside(l);
     session_stop(s);
     event_return(l, msg); /* a frame, or a message that lies in one */
-    session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text);
+    session_close(l, s, SLUICE_REASON_PROTOCOL, 0, text); /* also while it is down: it is stopped */
     return true;
 }
 
@@ -254,8 +254,30 @@ static bool take_ask(struct connection *c, struct frame *f) {
     return true;
 }
 
+static const char *check_data(struct connection *c, struct frame *f) {
+    if (likely(!f->flags && !f->total))
+        return NULL;
+    return f->flags == FRAME_ASKS && !f->total && take_ask(c, f)
+               ? NULL
+               : "a data frame with unknown flags";
+}
+
+/* Of a connection that failed in the moment it was to be up. */
+static const char is_over[] = "the connection is over";
+
+/* The dialer of a session that was down says by any frame that its connection is up. */
+static const char *adopt_early(struct sluice_loop *l, struct connection *c) {
+    session_arrived(l, c->session);
+    session_adopt(l, c->session);
+    return session_connection(c->session) == c && c->session->state < SESSION_RELEASED &&
+                   !c->handshake
+               ? NULL
+               : is_over;
+}
+
 /* NULL: the header is in order. */
-static const char *check_header(struct connection *c, struct frame *f, uint32_t bytes) {
+static const char *check_header(struct sluice_loop *l, struct connection *c, struct frame *f,
+                                uint32_t bytes) {
     struct session *s = c->session;
     if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
         return "a frame whose length is not what arrived";
@@ -263,21 +285,21 @@ static const char *check_header(struct connection *c, struct frame *f, uint32_t 
         return "more credits returned than were taken";
     if (f->ack - c->tx.acked > c->tx.sequence - c->tx.acked)
         return "an acknowledgement of what was never sent";
-    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake)) {
-        if (likely(!f->flags && !f->total))
-            return NULL;
-        return f->flags == FRAME_ASKS && !f->total && take_ask(c, f)
-                   ? NULL
-                   : "a data frame with unknown flags";
-    }
+    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake))
+        return check_data(c, f);
     if (f->type >= FRAME_TYPES)
         return "a frame of unknown type";
     if (f->sequence != c->rx.sequence + (FRAME_NUMBERED >> f->type & 1))
         return "a frame out of sequence";
+    if (unlikely(c->handshake == HANDSHAKE_RESUME)) {
+        const char *over = adopt_early(l, c);
+        if (over)
+            return over;
+    }
     if (unlikely(c->handshake))
         return handshake_check(s, f);
     if (f->type == FRAME_DATA)
-        return f->flags || f->total ? "a data frame with unknown flags" : NULL;
+        return check_data(c, f);
     if (unlikely(f->flags & (FRAME_FIRST | FRAME_ASKS))) {
         if ((f->flags & FRAME_ASKS) && !take_ask(c, f))
             return "a frame with unknown flags";
@@ -288,9 +310,11 @@ static const char *check_header(struct connection *c, struct frame *f, uint32_t 
     return frame_wrong(f);
 }
 
-static void refuse(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+static void refuse(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                    sluice_reason reason, const char *text) {
-    session_stop(s);
+    struct session *s = c->session;
+    if (s->state != SESSION_DOWN || session_connection(s) != c)
+        session_stop(s); /* else it is not known yet whose frame it is */
     give_up(l, msg);
     session_close(l, s, reason, 0, text);
 }
@@ -309,7 +333,7 @@ static void written(struct sluice_loop *l, struct connection *c, struct sluice_m
                     const struct ibv_wc *wc) {
     struct session *s = c->session;
     if (c->rx.granted == 0) {
-        refuse(l, s, msg, SLUICE_REASON_CREDITS, "a write without a credit");
+        refuse(l, c, msg, SLUICE_REASON_CREDITS, "a write without a credit");
         return;
     }
     c->rx.granted--;
@@ -381,23 +405,29 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         return;
     }
     if (unlikely(wc->byte_len < FRAME_BYTES)) {
-        refuse(l, s, msg, SLUICE_REASON_PROTOCOL, "a frame shorter than its header");
+        refuse(l, c, msg, SLUICE_REASON_PROTOCOL, "a frame shorter than its header");
         return;
     }
     struct frame f = frame_get(msg->data - FRAME_BYTES);
-    const char *wrong = check_header(c, &f, wc->byte_len);
+    const char *wrong = check_header(l, c, &f, wc->byte_len);
+    if (unlikely(wrong == is_over)) {
+        give_up(l, msg);
+        return;
+    }
     if (unlikely(wrong != NULL)) {
-        refuse(l, s, msg, SLUICE_REASON_PROTOCOL, wrong);
+        refuse(l, c, msg, SLUICE_REASON_PROTOCOL, wrong);
         return;
     }
     if (unlikely(f.flags & FRAME_RESERVED)) {
         if (!rpc_client_reserved(s)) {
-            refuse(l, s, msg, SLUICE_REASON_CREDITS, "a reply without a request");
+            refuse(l, c, msg, SLUICE_REASON_CREDITS, "a reply without a request");
             return;
         }
         msg->flags |= MSG_RESERVED;
+        if (session_connection(s) != c) /* what is set aside is counted where the session sends */
+            c->recv.reserved--;
     } else if (unlikely(c->rx.granted == 0)) {
-        refuse(l, s, msg, SLUICE_REASON_CREDITS, "a frame without a credit");
+        refuse(l, c, msg, SLUICE_REASON_CREDITS, "a frame without a credit");
         return;
     } else {
         c->rx.granted--;

@@ -307,7 +307,7 @@ int transfer_open(sluice_session handle, size_t bytes,
     if (!own && !session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
     int status = SLUICE_OK;
-    if (own && (s->state != SESSION_UP || session_ref_hungup(&s->ref) ||
+    if (own && (!session_accepts(s) || session_ref_hungup(&s->ref) ||
                 atomic_load_explicit(&s->id, memory_order_relaxed) != handle.id))
         status = SLUICE_ECLOSED;
     else if (fits)

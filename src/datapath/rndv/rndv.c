@@ -39,8 +39,8 @@ uint64_t rndv_threshold(const struct session *s) {
     const struct connection *c = session_connection(s);
     const struct node_options *options = &s->node->options;
     uint64_t above = options->rendezvous_bytes;
-    if (options->without & WITHOUT_RENDEZVOUS)
-        return UINT64_MAX;
+    if ((options->without & WITHOUT_RENDEZVOUS) || connection_keeps(c))
+        return UINT64_MAX; /* what is kept until it is acknowledged lies in frames */
     if (above == 0 && c->shares && options->rendezvous == SLUICE_RENDEZVOUS_AUTO)
         above = SWITCH_SHARED;
     else if (above == 0 && !s->node->traits.exact_windows)
@@ -54,6 +54,8 @@ uint64_t rndv_threshold(const struct session *s) {
 
 uint64_t rndv_rpc_threshold(const struct session *s) {
     bool agreed = session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES;
+    if (connection_keeps(session_connection(s)))
+        return UINT64_MAX;
     return agreed && rndv_alone_max(s) > 0 ? s->tx.rndv_above : s->tx.frame_payload;
 }
 

@@ -55,7 +55,7 @@ static void cancel_queued(struct sluice_loop *l, struct session *s, uint64_t tag
 
 static void cancel(struct sluice_loop *l, struct session *s, uint64_t tag) {
     struct rpc_client *r = rpc_client_of(s);
-    if (!r || (s->state != SESSION_UP && s->state != SESSION_FLUSHING))
+    if (!r || s->state < SESSION_DOWN || s->state > SESSION_FLUSHING)
         return;
     cancel_queued(l, s, tag);
     for (uint32_t i = 0; i < r->limit && r->waiting > 0; i++) {

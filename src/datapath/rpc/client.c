@@ -32,6 +32,7 @@
 #include "datapath/rndv/rts.h"
 #include "datapath/rpc/internal.h"
 #include "datapath/rx/credits.h"
+#include "datapath/rx/recv_queue.h"
 #include "datapath/tx/fragment.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
@@ -128,7 +129,7 @@ void rpc_client_want(struct sluice_loop *l, struct session *s) {
 static void rpc_client_check_writable(struct sluice_loop *l, struct session *s) {
     struct rpc_client *r = rpc_client_of(s);
     uint32_t count = rpc_client_accepted(r);
-    if (!r->want || s->state != SESSION_UP || (count > 0 && count > r->limit - (r->limit + 3) / 4))
+    if (!r->want || !session_accepts(s) || (count > 0 && count > r->limit - (r->limit + 3) / 4))
         return;
     r->want = false;
     session_waits_no_more(s, WAIT_REQUEST_ID);
@@ -383,6 +384,18 @@ bool rpc_client_reserved(struct session *s) {
     if (unlikely(!r || r->reserved >= r->taken))
         return false;
     r->reserved++;
+    return true;
+}
+
+bool rpc_client_reserve_again(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
+    struct rpc_client *r = rpc_client_of(s);
+    loop_assert_inside(l);
+    uint32_t awaited = r ? r->taken - r->reserved : 0;
+    if (awaited > 0 && recv_queue_spare(l, c, awaited, RECV_REPLY) < awaited)
+        return false;
+    c->rx.queue->spare -= awaited;
+    c->recv.reserved = r ? r->taken : 0;
     return true;
 }
 

@@ -61,6 +61,8 @@ enum recv_result rpc_client_reply_take(struct sluice_loop *l, struct session *s,
                                        struct sluice_msg *msg);
 /* A frame that claims the room of a reply has arrived: false, there is none. */
 bool rpc_client_reserved(struct session *s);
+/* Another connection has receives for the replies that are awaited. False: no memory for them. */
+bool rpc_client_reserve_again(struct sluice_loop *l, struct session *s);
 uint32_t rpc_client_arrived(struct session *s); /* so many have, and were not looked at */
 /* Deadlines; tells the loop the next. */
 void rpc_client_expire(struct sluice_loop *l, struct session *s);

@@ -314,7 +314,7 @@ int sluice_reply(sluice_session handle, uint64_t token, sluice_msg *msg) {
 
 static int error_own(struct sluice_loop *l, struct session *s, uint64_t id, uint64_t token,
                      uint32_t code, bool nested) {
-    if (atomic_load_explicit(&s->id, memory_order_relaxed) != id || s->state != SESSION_UP ||
+    if (atomic_load_explicit(&s->id, memory_order_relaxed) != id || !session_accepts(s) ||
         session_ref_hungup(&s->ref))
         return SLUICE_ECLOSED;
     if (!rpc_server_claim(s, token))

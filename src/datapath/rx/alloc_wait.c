@@ -120,7 +120,7 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested;
     if (l && loop_enter(l, &nested)) {
-        bool up = s->state == SESSION_UP && !session_ref_hungup(&s->ref) &&
+        bool up = session_accepts(s) && !session_ref_hungup(&s->ref) &&
                   atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id;
         if (up)
             note_waiting(l, s, seen);
@@ -177,7 +177,7 @@ unsigned alloc_wait_progress(struct sluice_loop *l) {
             continue;
         s->waits_memory = false;
         session_waits_no_more(s, WAIT_MEMORY);
-        if (s->state == SESSION_UP) {
+        if (session_accepts(s)) {
             event_notice(l, s, NOTICE_WRITABLE);
             count++;
         }

@@ -355,7 +355,9 @@ void recv_queue_forget(struct sluice_loop *l, struct connection *c) {
 
 uint32_t recv_queue_reserved(const struct connection *c) {
     struct session *s = c->session;
-    return c->recv.reserved - (session_connection(s) == c ? rpc_client_arrived(s) : 0);
+    if (session_connection(s) != c || s->state == SESSION_DOWN)
+        return c->recv.reserved; /* those that arrived were never among them, or are not any more */
+    return c->recv.reserved - rpc_client_arrived(s);
 }
 
 /* The posted receives that the connections of this queue count as theirs. */

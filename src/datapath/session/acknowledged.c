@@ -14,6 +14,7 @@
 #include "datapath/loop/upward.h"
 #include "datapath/rx/acks.h"
 #include "datapath/session/close.h"
+#include "datapath/session/replay.h"
 #include "datapath/session/send_completion.h"
 #include "datapath/tx/confirm.h"
 #include "datapath/tx/send.h"
@@ -95,6 +96,8 @@ void acknowledged_flush(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     uint32_t head = c->sq.head;
     release(l, c);
+    if (s->resume.kept)
+        replay_flush(l, s);
     if (c->sq.head != head) {
         if (s->window.waits_writable)
             send_check_writable(l, s);
@@ -103,6 +106,12 @@ void acknowledged_flush(struct sluice_loop *l, struct session *s) {
     }
     send_flush(l, s);
     acks_flush(l, c);
+}
+
+void acknowledged_others(struct sluice_loop *l, struct connection *c, sluice_status status) {
+    loop_assert_inside(l);
+    for (uint32_t i = c->sq.head; i != c->sq.tail; i++)
+        complete(l, c, i, status);
 }
 
 void acknowledged_last(struct sluice_loop *l, struct connection *c) {

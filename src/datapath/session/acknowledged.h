@@ -14,6 +14,8 @@ void acknowledged_completed(struct sluice_loop *l, struct connection *c, const s
                             uint32_t at, sluice_status status);
 /* Something arrived, or is to be sent: ends what was acknowledged, posts, and tells the peer what it is owed. */
 void acknowledged_flush(struct sluice_loop *l, struct session *s);
+/* The device is done with the queue pair: what is no numbered frame ends with this status. */
+void acknowledged_others(struct sluice_loop *l, struct connection *c, sluice_status status);
 /* The device is done with the queue pair: ends what the peer has said that it has. */
 void acknowledged_last(struct sluice_loop *l, struct connection *c);
 

@@ -24,6 +24,7 @@
 
 #include "common/uncancelled.h"
 #include "core/failure_text.h"
+#include "core/resumable.h"
 #include "datapath/session/close.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
@@ -33,6 +34,7 @@
 #include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"
+#include "datapath/session/down.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
@@ -98,7 +100,10 @@ static const char *own_end(sluice_reason reason) {
 static void release(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     struct private_data_rej *rej = &c->cm.release;
-    send_drop_queue(l, s, SLUICE_ECLOSED);
+    if (!s->resume.draining) /* else a device may still read the first of it: drained() */
+        send_drop_queue(l, s, SLUICE_ECLOSED);
+    if (s->resume.listed)
+        resumable_remove(l->node, s);
     session_set_state(s, SESSION_RELEASED);
     s->close.deadline_ns = c->drain.deadline_ns = 0;
     session_ref_set(&s->ref, SESSION_REF_ANSWERED); /* too late to accept or refuse */
@@ -120,8 +125,14 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     UNCANCELLED;
     loop_assert_inside(l);
     session_attach(l, s);
-    if (s->state >= SESSION_RELEASED)
+    if (s->state >= SESSION_RELEASED || down_begin(l, s, reason, vendor, text))
         return;
+    session_end(l, s, reason, vendor, text);
+}
+
+void session_end(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
+                 const char *text) {
+    loop_assert_inside(l);
     set_reason(s, reason, vendor, 0, text);
     session_ref_clear(&s->ref, SESSION_REF_OPEN);
     if (session_connection(s)->qp &&
@@ -208,6 +219,16 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     }
     uint64_t now = loop_clock(l);
     uint64_t due = grace_ns > UINT64_MAX - now ? UINT64_MAX : now + grace_ns;
+    if (s->state == SESSION_DOWN) {
+        session_ref_clear(&s->ref, SESSION_REF_OPEN);
+        set_reason(s, reason, 0, 0, own_end(reason));
+        if (closing && !s->link_config.dialing) { /* its dialer is not let in any more */
+            session_end(l, s, reason, 0, NULL);
+            return;
+        }
+        down_hangup(l, s, due);
+        return;
+    }
     if (s->state == SESSION_FLUSHING) { /* again: the shorter grace counts */
         if (due < s->close.deadline_ns)
             set_deadline(l, s, due);
@@ -215,9 +236,14 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     }
     session_ref_clear(&s->ref, SESSION_REF_OPEN);
     set_reason(s, reason, 0, 0, own_end(reason));
-    session_set_state(s, SESSION_FLUSHING);
-    set_deadline(l, s, due);
     rpc_server_hungup(l, s);
+    session_flush_until(l, s, due);
+}
+
+void session_flush_until(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
+    loop_assert_inside(l);
+    session_set_state(s, SESSION_FLUSHING);
+    set_deadline(l, s, due_ns);
     send_flush(l, s);
     session_progress(l, s);
     session_timer(l, s);
@@ -299,7 +325,8 @@ void session_down(struct sluice_loop *l, struct session *s) {
 
 void close_adopt_heard(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
-    if (!s->adopted && c->cm.passive && !c->handshake && s->rx.held.head)
+    if (s->state == SESSION_OPENING && !s->adopted && c->cm.passive && !c->handshake &&
+        s->rx.held.head)
         session_adopt(l, s);
 }
 
@@ -347,7 +374,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
         if (s->tx.queue.head || s->tx.replies.head || rpc_client_pending(s) || rndv_pending(s) ||
-            unacked_some(c))
+            unacked_some(c) || s->resume.kept)
             break;
         if (session_ref_count(&s->ref) == s->window.foreign_taken)
             leave(l, s);
@@ -364,6 +391,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
         drain_progress(l, c);
         break;
     case SESSION_OPENING:
+    case SESSION_DOWN:
         if (c->drain.renewing)
             drain_progress(l, c);
         break;
@@ -386,6 +414,7 @@ void connection_progress(struct sluice_loop *l, struct connection *c) {
 
 void session_timer(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
+    down_timer(l, s);
     if (s->close.deadline_ns == 0)
         return;
     if (l->now_ns < s->close.deadline_ns) {
@@ -402,6 +431,7 @@ void session_timer(struct sluice_loop *l, struct session *s) {
             release(l, s);
         break;
     case SESSION_OPENING:
+    case SESSION_DOWN:
         handshake_nudge(l, s);
         break;
     case SESSION_FREE:

@@ -10,6 +10,11 @@
 #include "datapath/loop/upward.h"
 
 void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns);
+/* Ends it, whatever may be hoped for: session_close() asks down.c first. */
+void session_end(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
+                 const char *text);
+/* It was hung up, and is up: what was accepted is sent until then. */
+void session_flush_until(struct sluice_loop *l, struct session *s, uint64_t due_ns);
 void session_down(struct sluice_loop *l, struct session *s);
 void session_gone(struct sluice_loop *l, struct session *s);
 void session_peer_bye(struct sluice_loop *l, struct session *s);

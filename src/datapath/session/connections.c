@@ -197,7 +197,8 @@ bool connection_up(struct connection *c) {
         settle_operations(c);
         return true; /* it is, or will be */
     }
-    conn->rtr.qp_access_flags = conn->passive && c->handshake ? 0 : remote_rights(c);
+    bool stranger = conn->passive && c->handshake == HANDSHAKE_HELLO;
+    conn->rtr.qp_access_flags = stranger ? 0 : remote_rights(c);
     if (!connection_modify(c, &conn->rtr, conn->rtr_mask | IBV_QP_ACCESS_FLAGS))
         return false;
     settle_operations(c);
@@ -236,10 +237,10 @@ static bool may_switch(const struct session *s) {
 }
 
 static void unlink_from(struct session *s, struct connection *c) {
-    struct connection **at = &s->connection;
-    while (*at != c)
-        at = &(*at)->next;
-    *at = c->next;
+    struct connection *before = session_connection(s);
+    while (before->next != c)
+        before = before->next;
+    before->next = c->next;
 }
 
 bool connection_switch(struct sluice_loop *l, struct session *s, struct connection *c) {
@@ -257,7 +258,7 @@ bool connection_switch(struct sluice_loop *l, struct session *s, struct connecti
     before->credits.retained = before->credits.withheld_due = 0;
     unlink_from(s, c);
     c->next = before;
-    s->connection = c;
+    atomic_store_explicit(&s->connection, c, memory_order_relaxed);
     credits_start(l, c);
     credits_publish(c);
     keepalive_start(l, s);
@@ -289,7 +290,7 @@ void connections_reap(struct sluice_loop *l) {
         if (holds_frames(s))
             continue;
         for (struct connection **at = &session_connection(s)->next, *c; (c = *at);) {
-            if (!c->drain.over || atomic_load(&c->last_posted)) {
+            if (!c->drain.over || atomic_load(&c->last_posted) || c->sq.entries) {
                 at = &c->next;
                 continue;
             }

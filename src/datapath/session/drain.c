@@ -20,6 +20,8 @@
 #include "common/uncancelled.h"
 #include "core/wire/frame.h"
 #include "datapath/session/close.h"
+#include "datapath/session/down.h"
+#include "datapath/session/replay.h"
 #include "datapath/tx/post.h"
 #include "core/connection_table.h"
 #include "core/context.h"
@@ -39,7 +41,7 @@
 #define DRAIN_EXTENSIONS 10u /* of DRAIN_NS, while completions come */
 
 /* A farewell that waits behind a large message of which the rest will not come. */
-static bool said_bye(const struct session *s) {
+bool drain_said_bye(const struct session *s) {
     for (const struct sluice_msg *msg = s->rx.held.head; msg; msg = msg->next)
         if (msg->frame_type == FRAME_BYE)
             return true;
@@ -90,10 +92,24 @@ static void free_headers(struct sluice_loop *l, struct connection *c) {
     c->sq.headers = NULL;
 }
 
+void drain_free_queues(struct sluice_loop *l, struct connection *c) {
+    loop_assert_inside(l);
+    free_queues(c);
+    free_headers(l, c);
+}
+
+/* HELLO, which waited for the connection to be announced. */
+static void free_hello(struct sluice_loop *l, struct connection *c) {
+    if (c->hello)
+        recv_buffer_put(l, c->hello);
+    c->hello = NULL;
+}
+
 static void drained(struct sluice_loop *l, struct session *s) {
     UNCANCELLED;
     struct connection *c = session_connection(s);
-    if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST && said_bye(s))
+    if (s->close.reason_provisional && s->close.reason == SLUICE_REASON_PEER_LOST &&
+        drain_said_bye(s))
         close_settle(s, SLUICE_REASON_PEER_CLOSE, 0, NULL);
     if (connection_has_qp(c))
         release_qp(l, c);
@@ -102,12 +118,13 @@ static void drained(struct sluice_loop *l, struct session *s) {
     atomic_store_explicit(&l->drained_count, count + 1, memory_order_relaxed);
     c->drain.deadline_ns = 0;
     retain_end(l, s);
+    free_hello(l, c);
     send_abandon(l, c, SLUICE_EUNKNOWN);
+    replay_drop(l, s, SLUICE_EUNKNOWN);
     send_drop_queue(l, s, SLUICE_ECLOSED);
     rndv_end(l, s);
     rpc_client_end(l, s);
-    free_queues(c);
-    free_headers(l, c);
+    drain_free_queues(l, c);
     cm_post(l->node, c, CM_MSG_DRAINED);
 }
 
@@ -142,6 +159,14 @@ static bool is_silent(const struct connection *c) {
     return !c->rx.queue->srq && c->session->node->traits.silent_in_err;
 }
 
+/* The device gives nothing back of what was posted, or has no queue pair any more. Frames that are kept stay. */
+static void give_sends_up(struct sluice_loop *l, struct connection *c) {
+    if (connection_keeps(c) && c->served && c->session->state == SESSION_DOWN)
+        c->unacked.done = c->sq.tail;
+    else
+        send_abandon(l, c, SLUICE_EUNKNOWN);
+}
+
 /* The QP into ERR. Its end is known by a marker that completes, or by an empty poll; without sends, by neither. */
 static void end_qp(struct sluice_loop *l, struct connection *c) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
@@ -152,7 +177,7 @@ static void end_qp(struct sluice_loop *l, struct connection *c) {
             detach_qp(l, c);
         srq_await(l, c);
     } else if (!c->drain.renewing && !(ended && send_marker(l, c))) {
-        send_abandon(l, c, SLUICE_EUNKNOWN);
+        give_sends_up(l, c);
     }
     give_time(l, c);
 }
@@ -171,11 +196,19 @@ static void retired(struct sluice_loop *l, struct connection *c) {
         release_qp(l, c);
     c->drain.deadline_ns = 0;
     c->drain.began = false; /* nothing is left to come back */
-    send_abandon(l, c, SLUICE_EUNKNOWN);
+    free_hello(l, c);
+    struct session *s = c->session;
+    bool awaited = s->resume.draining == c;
+    bool stays = s->state == SESSION_DOWN && c->served && replay_keep(l, c);
+    if (!stays)
+        send_abandon(l, c, SLUICE_EUNKNOWN);
     recv_queue_forget(l, c);
-    free_queues(c);
-    free_headers(l, c);
+    if (!stays)
+        drain_free_queues(l, c);
+    down_drained(l, c);
     cm_post(l->node, c, CM_MSG_DRAINED);
+    if (awaited && s->state == SESSION_DRAINING && !connection_has_qp(session_connection(s)))
+        drained(l, s); /* the session has ended, and waited for this */
 }
 
 void connection_retire(struct sluice_loop *l, struct connection *c) {
@@ -191,6 +224,7 @@ void connection_drain(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     acks_forget(c);
     c->drain.began = true;
+    c->drain.renewing = false;
     if (!connection_has_qp(c)) {
         retired(l, c);
         return;
@@ -210,7 +244,8 @@ void session_drain(struct sluice_loop *l, struct session *s) {
     for (struct connection *other = c->next; other; other = other->next)
         connection_retire(l, other);
     if (!connection_has_qp(c)) {
-        drained(l, s);
+        if (!s->resume.draining) /* which may still read what would be given back */
+            drained(l, s);
         return;
     }
     end_qp(l, c);
@@ -225,25 +260,26 @@ static bool has_receives(const struct connection *c) {
 }
 
 static void finish(struct sluice_loop *l, struct connection *c) {
-    if (session_connection(c->session) != c) {
-        retired(l, c);
-        return;
-    }
+    bool former = session_connection(c->session) != c;
     if (!c->drain.renewing) {
-        drained(l, c->session);
+        if (former)
+            retired(l, c);
+        else
+            drained(l, c->session);
         return;
     }
     release_qp(l, c);
     free_queues(c);
     c->drain.renewing = c->drain.began = false;
     c->drain.deadline_ns = 0;
-    session_renewed(l, c->session);
+    if (!former) /* else the CM thread's DRAIN comes */
+        session_renewed(l, c->session);
 }
 
 void drain_progress(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     if (c->drain.settled && is_silent(c)) {
-        send_abandon(l, c, SLUICE_EUNKNOWN);
+        give_sends_up(l, c);
         recv_queue_swallowed(l, c);
     }
     if (!has_receives(c) && unacked_done(c) == c->sq.tail)

@@ -18,6 +18,10 @@ void drain_begin(struct sluice_loop *l, struct session *s);
  */
 void connection_retire(struct sluice_loop *l, struct connection *c);
 void connection_drain(struct sluice_loop *l, struct connection *c);
+/* The peer has said good-bye, and the application has not looked at all that came before. */
+bool drain_said_bye(const struct session *s);
+/* What a connection had that is drained: its send queue, and its headers. */
+void drain_free_queues(struct sluice_loop *l, struct connection *c);
 /* Something came back; and it may have taken too long: l->now_ns was just read. */
 void drain_progress(struct sluice_loop *l, struct connection *c);
 void drain_timer(struct sluice_loop *l, struct connection *c);

@@ -178,6 +178,8 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
     bytes += put_probe(s, data + bytes);
     c->handshake = HANDSHAKE_ANSWER;
     if (!send_control_with(l, s, FRAME_HELLO, data, bytes)) {
+        if (session_connection(s) != c)
+            return; /* the device refused it, and that was the end of this connection */
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no registered memory for the handshake");
     } else if (l->node->traits.first_may_stick) {
         c->nudge_ns = NUDGE_FIRST_NS;
@@ -210,6 +212,10 @@ static void done(struct sluice_loop *l, struct session *s) {
 }
 
 static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reason) {
+    if (s->state == SESSION_DOWN) { /* which no peer without a proof ends */
+        session_close(l, s, reason, 0, NULL);
+        return;
+    }
     struct private_data_rej rej = {.reason = (uint16_t)reason};
     log_write(&l->node->log, SLUICE_LOG_INFO, "%s refused: %s", s->peer.address,
               sluice_reason_text((int)reason));
@@ -218,8 +224,9 @@ static void refuse(struct sluice_loop *l, struct session *s, sluice_reason reaso
 }
 
 static void welcome(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     uint8_t probe[PROBE_BYTES];
-    if (!connection_admit(session_connection(s))) {
+    if (!connection_admit(c)) {
         session_close(l, s, SLUICE_REASON_DEVICE_ERROR, 0,
                       "the queue pair cannot be opened to operations of the peer");
         return;
@@ -228,7 +235,7 @@ static void welcome(struct sluice_loop *l, struct session *s) {
     if (bytes > 0 ? send_control_with(l, s, FRAME_WELCOME, probe, bytes)
                   : send_control(l, s, FRAME_WELCOME))
         done(l, s);
-    else
+    else if (session_connection(s) == c)
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "the handshake's answer could not be sent");
 }
 
@@ -236,7 +243,7 @@ void handshake_answered(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct cm_conn *conn = &c->cm;
-    if (s->state != SESSION_OPENING || c->handshake != HANDSHAKE_ANSWER || !conn->passive)
+    if (!session_opens(s) || c->handshake != HANDSHAKE_ANSWER || !conn->passive)
         return;
     if (conn->accepted) {
         s->arg = conn->answer_arg;
@@ -304,6 +311,10 @@ static void hear_hello(struct sluice_loop *l, struct session *s, const uint8_t *
     }
     c->handshake = HANDSHAKE_ANSWER;
     cm_post(l->node, session_connection(s), CM_MSG_HANDSHAKE_DONE);
+    if (c->cm.resume.on) { /* what it shows was shown */
+        welcome(l, s);
+        return;
+    }
     /* The listener's link has none of its own: the place is free for the peer's. */
     s->link_config.private_bytes = hello.private_bytes;
     memcpy(s->link_config.private_data, hello.private_data, hello.private_bytes);
@@ -336,7 +347,7 @@ static void hear(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
         memcpy(data, msg->data,
                bytes); /* read once: the peer may write on where memory is shared */
     recv_queue_give_back(l, msg);
-    if (s->state != SESSION_OPENING)
+    if (!session_opens(s))
         return; /* ended meanwhile */
     if (!fits) {
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, "a handshake frame too long");
@@ -358,7 +369,11 @@ void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_m
         hear(l, s, msg);
         return;
     }
-    msg_queue_push(&s->rx.held, msg);
+    if (c->hello) { /* cannot be: it was no HELLO that is awaited */
+        recv_queue_give_back(l, msg);
+        return;
+    }
+    c->hello = msg;
     session_disturb(s);
     if (c->handshake != HANDSHAKE_HELD)
         session_arrived(l, s);
@@ -372,7 +387,8 @@ void handshake_begin(struct sluice_loop *l, struct session *s) {
         say_hello(l, s);
         return;
     }
-    struct sluice_msg *msg = msg_queue_pop(&s->rx.held);
+    struct sluice_msg *msg = c->hello;
+    c->hello = NULL;
     if (msg) {
         c->handshake = HANDSHAKE_HELLO;
         hear(l, s, msg);

@@ -20,7 +20,9 @@
 #include "datapath/session/open.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/events.h"
+#include "core/resumable.h"
 #include "datapath/session/close.h"
+#include "datapath/session/down.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/queue_pair.h"
 #include "core/connection_table.h"
@@ -59,6 +61,11 @@ static void agree(struct session *s) {
     const struct private_data_rep *rep = &c->cm.rep;
     const struct node_options *options = &s->node->options;
     uint64_t agreed = 1ull << rep->message_log2;
+    if (s->state ==
+        SESSION_DOWN) { /* the rest is as it was, and other threads read it: down_agree() */
+        connection_agree(c);
+        return;
+    }
     s->tx.frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;
     s->rx.message_max = agreed;
     s->tx.message_max = agreed < options->message_bytes_max ? agreed : options->message_bytes_max;
@@ -79,6 +86,8 @@ static const char *answer(struct connection *c, sluice_reason *reason) {
     *reason = SLUICE_REASON_DEVICE_ERROR;
     if (c->cm.rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
         c->handshake = HANDSHAKE_HELLO;
+    else if (c->cm.resume.on)
+        c->handshake = HANDSHAKE_RESUME;
     c->recv.heard = true;
     agree(c->session);
     return connection_up(c) ? NULL : "the queue pair cannot be moved to RTS";
@@ -96,20 +105,30 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     session_attach(l, s);
-    if (s->state != SESSION_OPENING)
+    if (!session_opens(s))
         return;
     if (connection_has_qp(c)) { /* the next try; session_renewed() */
         drain_begin(l, s);
         return;
     }
+    if (s->resume.draining)
+        return; /* down_drained() */
+    const char *other = c->cm.resume.on && c->cm.passive ? down_agree(l, s) : NULL;
+    if (other) {
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, other);
+        return;
+    }
+    c->cm.rep.last_sequence = c->rx.sequence;
     sluice_reason reason = handshake_prove(s);
     if (reason != SLUICE_REASON_NONE) {
         session_close(l, s, reason, 0, NULL);
         return;
     }
-    if (c->cm.passive && c->cm.accepted)
+    if (c->cm.passive && c->cm.accepted && !c->cm.resume.on)
         s->arg = c->cm.answer_arg;
     const char *wrong = connection_build(l, c, &reason);
+    if (session_connection(s) != c)
+        return; /* the device refused its receives, and it was given up for that */
     if (!wrong && c->cm.passive)
         wrong = answer(c, &reason);
     if (wrong) {
@@ -138,7 +157,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     struct cm_conn *conn = &c->cm;
-    if (s->state != SESSION_OPENING)
+    if (!session_opens(s))
         return;
     sluice_reason reason = handshake_verify(s);
     if (reason != SLUICE_REASON_NONE) {
@@ -149,6 +168,11 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     }
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
         c->handshake = HANDSHAKE_HELLO;
+    const char *other = conn->resume.on ? down_agree(l, s) : NULL;
+    if (other) {
+        session_close(l, s, SLUICE_REASON_PROTOCOL, 0, other);
+        return;
+    }
     agree(s);
     c->recv.heard = true;
     if (!connection_up(c)) {
@@ -172,14 +196,25 @@ void session_begin(struct sluice_loop *l, struct session *s) {
     s->tx.alone_max = rndv_alone_max(s);
     keepalive_start(l, s);
     credits_start(l, c);
+    c->served = true;
+    if (s->state == SESSION_DOWN) {
+        down_over(l, s);
+        return;
+    }
+    if (connection_keeps(c) && c->cm.passive)
+        resumable_add(l->node, s, c->cm.rep.session_id);
     event_notice(l, s, NOTICE_UP);
 }
 
 void session_adopt(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    if (s->state != SESSION_OPENING)
+    if (!session_opens(s))
         return;
+    if (s->adopted)
+        return; /* the first frame was faster */
     s->adopted = true;
+    if (session_connection(s)->handshake == HANDSHAKE_RESUME)
+        session_connection(s)->handshake = HANDSHAKE_NONE;
     if (session_connection(s)->handshake)
         handshake_begin(l, s);
     else
@@ -193,7 +228,7 @@ void session_adopt(struct sluice_loop *l, struct session *s) {
  */
 void session_arrived(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
-    if (!s->adopted && session_connection(s)->cm.passive && s->state == SESSION_OPENING &&
+    if (!s->adopted && session_connection(s)->cm.passive && session_opens(s) &&
         l->node->traits.rtu_stays_lost)
         cm_post(l->node, session_connection(s), CM_MSG_ARRIVED);
 }

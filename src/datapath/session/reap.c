@@ -8,6 +8,7 @@
 
 #include "core/auth/keyring.h"
 #include "core/context.h"
+#include "core/resumable.h"
 #include "datapath/rx/landing.h"
 #include "datapath/rpc/client.h"
 #include "datapath/session/connections.h"
@@ -59,12 +60,13 @@ void session_reap(struct sluice_loop *l) {
         session_set_state(s, SESSION_FREE);
         atomic_store_explicit(&s->id, 0, memory_order_relaxed);
         atomic_store_explicit(&s->loop, NULL, memory_order_relaxed);
+        resumable_remove(l->node, s);
         landing_forget(l, s);
         rpc_client_forget(s);
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;
         connection_free(l->node->connections, session_connection(s));
-        s->connection = NULL;
+        atomic_store_explicit(&s->connection, NULL, memory_order_relaxed);
         session_table_free(s, l->node->index);
         atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
         l->node->upcalls->session_ended(l->node);

@@ -104,7 +104,7 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
                 whole ? 0 : (first ? FRAME_FIRST : 0) | (last ? FRAME_LAST : 0), size,
                 first && !last ? msg->size : 0);
     c->tx.credits--;
-    wr_batch_entry(s, msg, 0, SQ_IOV);
+    wr_batch_entry(s, msg, msg->tx.sent, SQ_IOV); /* where the slices begin: iov_again() */
     p->transfer.posted++;
     p->transfer.begun = true;
     p->transfer.whole = last;
@@ -114,6 +114,30 @@ enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_
     l->totals.messages_sent += last;
     l->totals.bytes_sent += size;
     return last ? BUILD_DONE : BUILD_PARTIAL;
+}
+
+unsigned iov_again(struct sluice_loop *l, struct session *s, struct sluice_msg *msg, uint64_t from,
+                   uint32_t bytes, struct ibv_sge *sge) {
+    struct iov_msg *p = iov_of(msg);
+    uint32_t next = p->next;
+    uint64_t skip = p->skip;
+    unsigned count;
+    loop_assert_inside(l);
+    for (p->next = 0; p->next < p->count && from >= p->part[p->next].bytes; p->next++)
+        from -= p->part[p->next].bytes;
+    p->skip = from;
+    uint32_t got = gather(s, p, sge, &count);
+    p->next = next;
+    p->skip = skip;
+    ASSERT(got >= bytes);
+    while (got > bytes) { /* the message ended there, or the frame was shorter */
+        struct ibv_sge *last = &sge[count - 1];
+        uint32_t over = got - bytes, less = last->length < over ? last->length : over;
+        last->length -= less;
+        got -= less;
+        count -= last->length == 0;
+    }
+    return count;
 }
 
 void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,

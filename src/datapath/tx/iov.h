@@ -20,6 +20,9 @@ struct iov_part {
 
 enum build_result iov_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                             struct sluice_msg *msg);
+/* The pieces of a frame of it that was posted before, its slices beginning there. Returns how many. */
+unsigned iov_again(struct sluice_loop *l, struct session *s, struct sluice_msg *msg, uint64_t from,
+                   uint32_t bytes, struct ibv_sge *sge);
 void iov_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status);
 /* A message of kind PIECES or ONE_SIDED no longer uses its regions. */

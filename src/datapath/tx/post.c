@@ -237,7 +237,7 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
         entry->bytes |= SQ_BEHIND; /* a connection that is closed may take it along */
     s->close.bye_index = c->sq.tail - 1;
     post_batch(l, s, &batch);
-    return s->state <= SESSION_LEAVING;
+    return s->state <= SESSION_LEAVING && session_connection(s) == c;
 }
 
 bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type type,
@@ -267,7 +267,7 @@ bool send_control_with(struct sluice_loop *l, struct session *s, enum frame_type
         entry->bytes |= SQ_BEHIND;
     s->close.bye_index = c->sq.tail - 1;
     post_batch(l, s, &batch);
-    return s->state <= SESSION_LEAVING;
+    return s->state <= SESSION_LEAVING && session_connection(s) == c;
 }
 
 void send_nothing(struct sluice_loop *l, struct session *s) {

@@ -90,7 +90,7 @@ void send_check_writable(struct sluice_loop *l, struct session *s) {
                      session_ref_count(&s->ref);
     uint64_t bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed) +
                      atomic_load_explicit(&s->foreign.bytes, memory_order_relaxed);
-    if (s->state != SESSION_UP)
+    if (!session_accepts(s))
         return;
     if (count == 0 || (count <= s->window.messages - (s->window.messages + 3) / 4 &&
                        bytes <= s->window.bytes - s->window.bytes / 4)) {
@@ -216,7 +216,7 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     l->traffic = true;
     if (msg->flags & MSG_RETAINED)
         retain_moved(l, s, msg);
-    if (s->state != SESSION_UP && s->state != SESSION_FLUSHING) {
+    if (s->state < SESSION_DOWN || s->state > SESSION_FLUSHING) {
         finish_unsent(l, s, msg, SLUICE_ECLOSED);
         return;
     }
@@ -276,7 +276,8 @@ static inline __attribute__((always_inline)) int send_own(struct sluice_loop *l,
                                                           bool nested) {
     struct connection *c = session_connection(s);
     if (unlikely(atomic_load_explicit(&s->id, memory_order_relaxed) != id ||
-                 s->state != SESSION_UP))
+                 s->state != SESSION_UP) &&
+        (atomic_load_explicit(&s->id, memory_order_relaxed) != id || !session_accepts(s)))
         return SLUICE_ECLOSED;
     if (unlikely(!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_LOANED)))
         return SLUICE_EINVAL;
@@ -438,7 +439,7 @@ static __attribute__((noinline)) int copy_other(sluice_session handle, const voi
     bool nested, own = l && loop_enter(l, &nested);
     if (!own && !session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
-    bool up = !own || (s->state == SESSION_UP &&
+    bool up = !own || (session_accepts(s) &&
                        atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id);
     sluice_node *node = s->node;
     uint64_t max = s->tx.message_max;

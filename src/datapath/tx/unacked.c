@@ -14,17 +14,47 @@
  */
 #include "datapath/tx/unacked.h"
 
+#include <string.h>
+
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
 #include "datapath/tx/confirm.h"
 
 #define FEW 8u /* frames on their way, of which each one may ask */
 
+uint32_t unacked_limit(const struct connection *c) {
+    return c->sq.depth - SQ_RESERVE - 1 - (c->confirm.on ? CONFIRMS_MAX : 0);
+}
+
+/* Where a header of the ring is followed by no more than a size. */
+#define SLICE_AT (HEADER_BYTES - sizeof(struct ibv_sge))
+_Static_assert(FRAME_BYTES + FRAME_WHOLE_BYTES <= SLICE_AT, "there is room behind it");
+
+static void put_slice(uint8_t *header, const struct ibv_sge *slice) {
+    memcpy(header + SLICE_AT, slice, sizeof *slice);
+}
+
+struct ibv_sge unacked_slice(const uint8_t *header) {
+    struct ibv_sge slice;
+    memcpy(&slice, header + SLICE_AT, sizeof slice);
+    return slice;
+}
+
+/* What is needed to build it again, where the entry does not say it (replay.c). */
+static void note_frame(const struct ibv_send_wr *wr, const struct sq_entry *entry,
+                       uint8_t *header) {
+    unsigned what = entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
+    if (what == SQ_COALESCED)
+        entry->msg->tx.sent = (uint64_t)(header + FRAME_BYTES - entry->msg->data);
+    else if (what != SQ_IOV && wr->num_sge == 2)
+        put_slice(header, &wr->sg_list[1]);
+}
+
 void unacked_begin(struct connection *c) {
     c->sq.follow |= SQ_ACKS;
     c->sq.blocked |= SQ_ACKS;
     c->sq.quick = 0;
-    c->sq.limit--; /* post.c: for an acknowledgement, when all other places wait for the peer's */
+    c->sq.limit = unacked_limit(c); /* one place is for an acknowledgement: post.c */
     c->sq.inline_max = 0;
     c->unacked.done = c->unacked.proved = c->sq.head;
     c->unacked.next = c->tx.sequence + 1;
@@ -60,6 +90,7 @@ void unacked_batch(struct sluice_loop *l, struct session *s, unsigned count) {
         if (!(FRAME_NUMBERED >> f.type & 1))
             continue;
         wanted |= confirm_is_wanted(entry);
+        note_frame(wr, entry, header);
         entry->bytes |= SQ_NUMBERED;
         last = header;
     }

@@ -19,6 +19,11 @@ static inline uint32_t unacked_done(const struct connection *c) {
     return connection_keeps(c) ? c->unacked.done : c->sq.head;
 }
 
+/* So many entries of its send queue are for frames, but for those of the reserve. */
+uint32_t unacked_limit(const struct connection *c);
+/* The slice of a message behind a header of the ring, as it was posted. */
+struct ibv_sge unacked_slice(const uint8_t *header);
+
 /* The place up to which the peer's device has what was sent, as far as that can be known. */
 static inline uint32_t unacked_told(const struct connection *c) {
     return connection_keeps(c) && c->confirm.probe_known ? c->unacked.proved : unacked_done(c);

@@ -92,7 +92,7 @@ static void choose_plan(void) {
 
 static void choose_ways(void) {
     walk.keepalive_ns = walk_random(2) ? KEEPALIVE_NS : SLUICE_OFF;
-    walk.resume_ns = walk_random(3) ? 0 : KEEPALIVE_NS;
+    walk.resume_ns = walk_random(3) || *walk.plan ? 0 : KEEPALIVE_NS; /* what breaks ends */
     walk.stays = walk_random(3) == 0;
     walk.sleepers |= walk_random(2) != 0;
     walk.sleeps_first |= walk_random(2) != 0;

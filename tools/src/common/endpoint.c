@@ -243,6 +243,7 @@ void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     case SLUICE_DONE:
         return;
     case SLUICE_LARGE:    /* only where messages are asked about first: no session of these is */
+    case SLUICE_DOWN:     /* no tool asks for that */
     case SLUICE_NOTIFIED: /* no tool notifies */
     case SLUICE_SENT:     /* no send of these tools has a tag */
     case SLUICE_WAKE:     /* the stop flag says the rest */

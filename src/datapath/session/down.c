@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * down.c - a session whose connection was lost waits for another one.
+ *
+ *   lost      the old connection is retired and drained; another one that nothing uses yet stands in its place
+ *   drained   it is known what arrived. The dialer dials, a listener's session waits for its dialer
+ *   coming    the CM thread has a connection for the session, which takes that place; it opens like a first one (open.c), with
+ *             the number of the last frame that each side received in the records
+ *   over      what the peer has not received is sent again (replay.c), and the session is up
+ *
+ * A connection that fails on its way is followed by the next one, until resume_ns is over. While a session is down it has no queue
+ * pair and no receives; what is sent is queued up to the window. A dialer that was faster to notice the loss is believed: its
+ * connection takes the place of one that seems to be up. Not where peers have keys, before the proof is there: it is told to come again.
+ *
+ * A session with a large message that is announced, or an operation on memory, on its way ends with its connection.
+ *
+ * Owner: the loop's thread.
+ */
+#include "datapath/session/down.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/context.h"
+#include "core/resumable.h"
+#include "datapath/loop/events.h"
+#include "datapath/rndv/rndv.h"
+#include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
+#include "datapath/rx/acks.h"
+#include "datapath/rx/credits.h"
+#include "datapath/rx/recv_queue.h"
+#include "datapath/session/close.h"
+#include "datapath/session/connections.h"
+#include "datapath/session/drain.h"
+#include "datapath/session/open.h"
+#include "datapath/session/replay.h"
+#include "datapath/tx/send.h"
+
+#define PAUSE_FIRST_NS 10000000ull /* between a try that failed and the next */
+#define PAUSE_LAST_NS 1000000000ull
+
+/* ---- what survives ----------------------------------------------------------------------------- */
+
+/* Whether another connection may help. A listener's session is harmed by no connection that fails on its way. */
+static bool may_pass(const struct session *s, sluice_reason reason) {
+    bool waits = s->state == SESSION_DOWN && !s->link_config.dialing;
+    switch (reason) {
+    case SLUICE_REASON_PEER_LOST:
+    case SLUICE_REASON_UNREACHABLE:
+    case SLUICE_REASON_KEEPALIVE:
+    case SLUICE_REASON_DEVICE_ERROR:
+    case SLUICE_REASON_BUSY:
+    case SLUICE_REASON_NO_LISTENER:
+    case SLUICE_REASON_NO_MEMORY:
+    case SLUICE_REASON_TIMEOUT:
+        return true;
+    case SLUICE_REASON_REFUSED:
+    case SLUICE_REASON_NOT_SLUICE:
+    case SLUICE_REASON_VERSION:
+    case SLUICE_REASON_MALFORMED:
+    case SLUICE_REASON_PROTOCOL:
+    case SLUICE_REASON_CREDITS:
+    case SLUICE_REASON_ADDRESS:
+    case SLUICE_REASON_WRONG_DEVICE:
+    case SLUICE_REASON_UNSUPPORTED:
+    case SLUICE_REASON_VALUE:
+    case SLUICE_REASON_AUTH_REQUIRED:
+    case SLUICE_REASON_AUTH_KEY:
+    case SLUICE_REASON_AUTH_FAILED:
+    case SLUICE_REASON_AUTH_REPLAY:
+    case SLUICE_REASON_AUTH_ALTERED:
+    case SLUICE_REASON_ACCESS:
+        return waits;
+    case SLUICE_REASON_NONE:
+    case SLUICE_REASON_LOCAL_CLOSE:
+    case SLUICE_REASON_PEER_CLOSE:
+    case SLUICE_REASON_NODE_CLOSED:
+    case SLUICE_REASON_DEVICE_REMOVED:
+    case SLUICE_REASON_SESSION_UNKNOWN:
+    case SLUICE_REASON_RESUME_TIMEOUT:
+        return false;
+    }
+    return false;
+}
+
+static bool has_transfers(const struct session *s) {
+    const struct sluice_msg *first = s->tx.queue.head;
+    return session_connection(s)->rma.posted > 0 || rndv_pending(s) ||
+           (first && first->kind == MSG_ONE_SIDED && first->tx.sent > 0);
+}
+
+static bool survives(const struct session *s, sluice_reason reason) {
+    const struct sluice_node *n = s->node;
+    if (s->rx.stopped || !may_pass(s, reason) ||
+        atomic_load_explicit(&n->device_lost, memory_order_relaxed) ||
+        atomic_load_explicit(&n->state, memory_order_relaxed) != NODE_OPEN)
+        return false;
+    if (s->state == SESSION_DOWN)
+        return true;
+    return (s->state == SESSION_UP || s->state == SESSION_FLUSHING) && !drain_said_bye(s) &&
+           connection_keeps(session_connection(s)) && !has_transfers(s);
+}
+
+/* ---- the place of a connection ----------------------------------------------------------------- */
+
+/* This one, which is behind another, is what the session sends over from now on, and the one before it comes behind. */
+static void put_first(struct session *s, struct connection *c) {
+    struct connection *before = session_connection(s), *at = before;
+    while (at->next != c)
+        at = at->next;
+    at->next = c->next;
+    c->next = before;
+    c->credits.retained = c->credits.withheld_due = before->credits.retained;
+    before->credits.retained = before->credits.withheld_due = 0;
+    atomic_store_explicit(&s->connection, c, memory_order_relaxed);
+}
+
+/* The numbers go on where those of the connection before ended. */
+static void go_on_counting(struct connection *c, const struct connection *before) {
+    c->rx.sequence = c->rx.updated = c->acks.returned = before->rx.sequence;
+}
+
+/* The connection is retired, and one that is not used yet stands in its place. */
+static bool replace(struct sluice_loop *l, struct session *s) {
+    struct connection *before = session_connection(s), *c = connection_add(l, s);
+    if (!c)
+        return false;
+    if (before->drain.down_polls > 0) {
+        before->drain.down_polls = 0;
+        l->downs--;
+    }
+    acks_forget(before);
+    before->recv.reserved -= rpc_client_arrived(s); /* these took theirs; see receive_completed() */
+    c->unused = true;
+    c->sq.limit = 0;
+    put_first(s, c);
+    if (!s->resume
+             .draining) /* else this one has not begun, as the one that is drained has to be first */
+        s->resume.draining = before;
+    s->adopted = false;
+    s->close.deadline_ns = 0;
+    connection_retire(l, before);
+    return true;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b) {
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static void note_loss(struct sluice_loop *l, struct session *s, sluice_reason reason,
+                      uint32_t vendor, const char *text, uint64_t hangup_ns) {
+    struct session_resume *r = &s->resume;
+    uint64_t now = loop_clock(l);
+    log_write(&l->node->log, SLUICE_LOG_INFO, "the connection to %s was lost: %s", s->peer.address,
+              text && *text ? text : sluice_reason_text((int)reason));
+    r->hangup_ns = hangup_ns;
+    r->deadline_ns = sum(now, s->link_config.resume_ns);
+    if (r->hangup_ns != 0 && r->hangup_ns < r->deadline_ns)
+        r->deadline_ns = r->hangup_ns;
+    r->down_ns = now;
+    r->pause_ns = r->retry_ns = 0;
+    r->reason = reason;
+    r->vendor = vendor;
+    pthread_mutex_lock(&l->node->lock);
+    s->info.up = 0;
+    pthread_mutex_unlock(&l->node->lock);
+    session_set_state(s, SESSION_DOWN);
+    if (s->notices & NOTICE_RESUMED) /* the application was not told that it was up again */
+        s->notices &= (uint8_t)~NOTICE_RESUMED;
+    else
+        event_notice(l, s, NOTICE_DOWN);
+    loop_deadline(l, r->deadline_ns);
+}
+
+/* What the connection ended for is not what the session ends for, unless this side has hung up. */
+static void forget_reason(struct session *s) {
+    s->close.reason_provisional = false;
+    if (s->close.hungup)
+        return;
+    pthread_mutex_lock(&s->node->lock);
+    s->close.reason = SLUICE_REASON_NONE;
+    s->close.vendor = 0;
+    s->info.close_code = 0;
+    s->info.cm_event = s->info.wc_status = -1;
+    s->info.cm_status = 0;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
+                const char *text) {
+    loop_assert_inside(l);
+    if (!survives(s, reason))
+        return false;
+    bool tries = s->state == SESSION_DOWN;
+    uint64_t hangup_ns = s->state == SESSION_FLUSHING ? s->close.deadline_ns : 0;
+    if (tries && loop_clock(l) >= s->resume.deadline_ns)
+        return false;
+    if (!replace(l, s))
+        return false;
+    forget_reason(s);
+    if (!tries) {
+        note_loss(l, s, reason, vendor, text, hangup_ns);
+        return true;
+    }
+    uint64_t pause = 2 * s->resume.pause_ns;
+    s->resume.pause_ns = pause < PAUSE_FIRST_NS  ? PAUSE_FIRST_NS
+                         : pause < PAUSE_LAST_NS ? pause
+                                                 : PAUSE_LAST_NS;
+    return true;
+}
+
+void down_hangup(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
+    loop_assert_inside(l);
+    struct session_resume *r = &s->resume;
+    due_ns = due_ns ? due_ns : 1;
+    if (r->hangup_ns == 0 || due_ns < r->hangup_ns)
+        r->hangup_ns = due_ns;
+    if (r->hangup_ns < r->deadline_ns)
+        r->deadline_ns = r->hangup_ns;
+    rpc_server_hungup(l, s);
+    loop_deadline(l, s->resume.deadline_ns);
+    down_timer(l, s);
+}
+
+/* ---- dialing again ----------------------------------------------------------------------------- */
+
+/* What the dial knows goes on from one to the next. */
+static void take_addresses(struct cm_conn *to, struct cm_conn *from) {
+    memcpy(to->candidates, from->candidates, sizeof to->candidates);
+    to->candidate_count = from->candidate_count;
+    to->places = from->places;
+    from->places = NULL;
+    for (unsigned i = 0; to->places && i < to->places->count; i++)
+        to->places->at[i].conn = to;
+    to->greets = from->greets;
+}
+
+static void dial(struct sluice_loop *l, struct session *s, struct connection *before) {
+    struct connection *c = session_connection(s);
+    take_addresses(&c->cm, &before->cm);
+    c->cm.resume.on = true;
+    memcpy(c->cm.resume.session_id, before->cm.req.session_id, sizeof c->cm.resume.session_id);
+    if (before->cm.resume.on)
+        memcpy(c->cm.resume.session_id, before->cm.resume.session_id,
+               sizeof c->cm.resume.session_id);
+    c->cm.resume.last_sequence = c->rx.sequence;
+    c->cm.resume.deadline_ns = s->resume.deadline_ns;
+    s->resume.retry_ns = loop_clock(l) + s->resume.pause_ns;
+    loop_deadline(l, s->resume.retry_ns);
+    down_timer(l, s);
+}
+
+void down_drained(struct sluice_loop *l, struct connection *before) {
+    struct session *s = before->session;
+    loop_assert_inside(l);
+    if (s->resume.draining != before)
+        return;
+    s->resume.draining = NULL;
+    if (s->state != SESSION_DOWN)
+        return;
+    struct connection *c = session_connection(s);
+    go_on_counting(c, before);
+    if (s->link_config.dialing)
+        dial(l, s, before);
+    else if (!c->unused)
+        session_prepare(l, s);
+}
+
+void down_timer(struct sluice_loop *l, struct session *s) {
+    struct session_resume *r = &s->resume;
+    struct connection *c = session_connection(s);
+    loop_assert_inside(l);
+    if (s->state != SESSION_DOWN)
+        return;
+    if (l->now_ns >= r->deadline_ns) {
+        session_end(l, s, SLUICE_REASON_RESUME_TIMEOUT, 0, NULL);
+        return;
+    }
+    loop_deadline(l, r->deadline_ns);
+    if (r->retry_ns == 0)
+        return;
+    if (l->now_ns < r->retry_ns) {
+        loop_deadline(l, r->retry_ns);
+        return;
+    }
+    r->retry_ns = 0;
+    c->unused = false;
+    cm_post(l->node, c, CM_MSG_DIAL);
+}
+
+/* ---- a connection for it ----------------------------------------------------------------------- */
+
+/* What the peer says that it has received is what it can have received. */
+static bool is_possible(const struct session *s, uint32_t received) {
+    const struct session_resume *r = &s->resume;
+    const struct connection *c = session_connection(s);
+    bool up = s->state != SESSION_DOWN || r->draining;
+    const struct connection *last = r->draining ? r->draining : c;
+    uint32_t acked = up && last->served ? last->tx.acked : r->acked;
+    uint32_t sent = up && last->served && !r->kept ? last->tx.sequence : r->sent;
+    return received - acked <= sent - acked;
+}
+
+static void refuse(struct sluice_loop *l, struct connection *c, sluice_reason reason) {
+    struct private_data_rej *rej = &c->cm.release;
+    memset(rej, 0, sizeof *rej);
+    rej->reason = (uint16_t)reason;
+    snprintf(rej->text, sizeof rej->text, "%.*s", PRIVATE_DATA_REJ_TEXT,
+             sluice_reason_text((int)reason));
+    connection_retire(l, c);
+}
+
+/* What both sides agreed on at first holds on, and who was known by a key is known by that. */
+static bool fits(const struct session *s, const struct connection *c) {
+    const struct private_data_rep *rep = &c->cm.rep;
+    const uint32_t both = PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_PIECES;
+    bool keyed = rep->features & PRIVATE_DATA_FEATURE_HMAC;
+    return (rep->features & both) == both &&
+           (1u << rep->eager_log2) - FRAME_BYTES == s->tx.frame_payload &&
+           1ull << rep->message_log2 == s->rx.message_max &&
+           keyed == (s->link_config.keys != NULL) && (!keyed || c->cm.req.key_id == s->info.key_id);
+}
+
+/* NONE: it may take the place of the session's connection, which is not used then, or is lost by this. */
+static sluice_reason judge(struct sluice_loop *l, struct session *s, const struct connection *c) {
+    if (s->state != SESSION_UP && s->state != SESSION_FLUSHING && s->state != SESSION_DOWN)
+        return SLUICE_REASON_SESSION_UNKNOWN;
+    if (s->link_config.dialing || !fits(s, c))
+        return SLUICE_REASON_SESSION_UNKNOWN;
+    if (!is_possible(s, c->cm.req.last_sequence))
+        return SLUICE_REASON_VALUE;
+    if (s->state == SESSION_DOWN)
+        return session_connection(s)->unused ? SLUICE_REASON_NONE : SLUICE_REASON_BUSY;
+    if (s->link_config.keys)
+        return SLUICE_REASON_BUSY; /* who says so is not known yet */
+    if (!down_begin(l, s, SLUICE_REASON_PEER_LOST, 0, "the peer has made another connection"))
+        return SLUICE_REASON_SESSION_UNKNOWN;
+    return SLUICE_REASON_NONE;
+}
+
+void down_coming(struct sluice_loop *l, struct connection *c, enum loop_msg verb) {
+    struct session *s = c->session;
+    loop_assert_inside(l);
+    c->coming = false;
+    c->next = session_connection(s)->next;
+    session_connection(s)->next = c;
+    resumable_taken(l->node, s);
+    if (verb != LOOP_MSG_PREPARE) { /* it failed, and is none of this session any more */
+        connection_retire(l, c);
+        return;
+    }
+    sluice_reason reason = judge(l, s, c);
+    if (reason != SLUICE_REASON_NONE) {
+        refuse(l, c, reason);
+        return;
+    }
+    struct connection *unused = session_connection(s);
+    ASSERT(unused->unused);
+    put_first(s, c);
+    go_on_counting(c, unused);
+    c->next = unused->next;
+    connection_free(l->node->connections, unused);
+}
+
+const char *down_agree(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
+    loop_assert_inside(l);
+    uint32_t received = c->cm.passive ? c->cm.req.last_sequence : c->cm.rep.last_sequence;
+    if (!fits(s, c))
+        return "other frames, other messages or another key than the session has";
+    if (!is_possible(s, received))
+        return "it received what was never sent, or lost what it had";
+    c->tx.sequence = c->tx.acked = received;
+    return NULL;
+}
+
+void down_over(struct sluice_loop *l, struct session *s) {
+    struct session_resume *r = &s->resume;
+    struct connection *c = session_connection(s);
+    loop_assert_inside(l);
+    uint64_t now = loop_clock(l);
+    if (!rpc_client_reserve_again(l, s)) {
+        session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no receives for the replies to come");
+        return;
+    }
+    r->up_again_ns = now - r->down_ns;
+    r->count++;
+    pthread_mutex_lock(&l->node->lock);
+    s->info.up = 1;
+    s->info.resumed = r->count;
+    s->info.down_ns_total += r->up_again_ns;
+    pthread_mutex_unlock(&l->node->lock);
+    r->deadline_ns = r->retry_ns = r->pause_ns = 0;
+    session_set_state(s, SESSION_UP);
+    replay_begin(l, s, c->tx.acked);
+    if (s->window.waits_writable)
+        send_check_writable(l, s);
+    if (r->hangup_ns != 0)
+        session_flush_until(l, s, r->hangup_ns);
+    event_notice(l, s, NOTICE_RESUMED);
+    /* Before what comes over it; without room for that, nothing that comes has room either. */
+    while (s->notices & (NOTICE_DOWN | NOTICE_RESUMED) && loop_room(l, s))
+        event_turn(l, s);
+    l->crowded |= s->notices != 0;
+}
