@@ -298,7 +298,9 @@ typedef struct sluice_link_options {
      * lost there is SLUICE_DOWN; the dialer connects again, to its addresses in turn, and SLUICE_UP follows. Meanwhile calls are
      * as ever, up to the window; a deadline, a cancellation and sluice_hangup() hold. When the time is over, which each
      * side counts for itself, SLUICE_CLOSED has reason RESUME_TIMEOUT; SESSION_UNKNOWN where the peer does not know the session any
-     * more. Then ECLOSED is the outcome of what never left, EUNKNOWN of what left and was not acknowledged.
+     * more: it was restarted, it gave up, or it had hung up and its good-bye was lost with the connection. Then ECLOSED is the
+     * outcome of what never left, or not wholly, EUNKNOWN of what left and was not acknowledged. All this holds once SLUICE_UP was
+     * delivered on both sides; a connection that is lost before ends the session.
      * Large messages go in frames, not by rendezvous, but for replies of more than the peer's credits. A session that has one of these, or a
      * one-sided operation (memory.h), on its way at the loss ends with it; so does one whose node has lost its device.
      */

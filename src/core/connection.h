@@ -31,7 +31,7 @@ enum session_handshake {
     HANDSHAKE_HELLO,  /* dialer: to be sent; listener: awaited */
     HANDSHAKE_HELD,   /* listener: HELLO came before the connection was announced */
     HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
-    HANDSHAKE_RESUME, /* listener of a session that is down: any frame says that the connection is up */
+    HANDSHAKE_RESUME, /* of a session that is down: any frame says that the connection is up */
 };
 
 /* One posted send: which message ends with it, and what the window gets back. */

@@ -9,7 +9,7 @@
  *
  * Life, as the loop sees it:
  *   OPENING -> UP -> FLUSHING -> LEAVING -> RELEASED -> DRAINING -> DRAINED -> GONE -> free
- *              UP, FLUSHING <-> DOWN
+ *              UP, FLUSHING -> DOWN -> UP
  * Every way out leads through RELEASED; a session that was never up enters there from OPENING.
  */
 #ifndef CORE_SESSION_H

@@ -205,6 +205,7 @@ static void on_event(struct honest *h, const sluice_event *event) {
             h->place[h->place_count++] = event->token;
         break;
     case SLUICE_WRITABLE:
+    case SLUICE_DOWN:
     case SLUICE_NOTIFIED:
         PROVE(h->up);
         break;

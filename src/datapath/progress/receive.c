@@ -265,7 +265,7 @@ static const char *check_data(struct connection *c, struct frame *f) {
 /* Of a connection that failed in the moment it was to be up. */
 static const char is_over[] = "the connection is over";
 
-/* The dialer of a session that was down says by any frame that its connection is up. */
+/* The peer of a session that was down says by any frame that its connection is up. */
 static const char *adopt_early(struct sluice_loop *l, struct connection *c) {
     session_arrived(l, c->session);
     session_adopt(l, c->session);
@@ -395,7 +395,8 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         connection_progress(l, c);
         return;
     }
-    if (unlikely(s->rx.stopped)) {
+    /* Stopped; or of a connection that was given up on its way, which says nothing of the session that has others. */
+    if (unlikely(s->rx.stopped) || (unlikely(c->drain.asked) && !c->served)) {
         give_up(l, msg);
         connection_progress(l, c);
         return;

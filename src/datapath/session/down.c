@@ -43,7 +43,10 @@
 
 /* ---- what survives ----------------------------------------------------------------------------- */
 
-/* Whether another connection may help. A listener's session is harmed by no connection that fails on its way. */
+/*
+ * Whether another connection may help. A listener's session is harmed by no connection that fails on its way, and a dialer's by
+ * none that another program answered, or one without the key; it ends by what its own listener says.
+ */
 static bool may_pass(const struct session *s, sluice_reason reason) {
     bool waits = s->state == SESSION_DOWN && !s->link_config.dialing;
     switch (reason) {
@@ -56,8 +59,11 @@ static bool may_pass(const struct session *s, sluice_reason reason) {
     case SLUICE_REASON_NO_MEMORY:
     case SLUICE_REASON_TIMEOUT:
         return true;
-    case SLUICE_REASON_REFUSED:
     case SLUICE_REASON_NOT_SLUICE:
+    case SLUICE_REASON_AUTH_FAILED:
+    case SLUICE_REASON_AUTH_ALTERED:
+        return s->state == SESSION_DOWN;
+    case SLUICE_REASON_REFUSED:
     case SLUICE_REASON_VERSION:
     case SLUICE_REASON_MALFORMED:
     case SLUICE_REASON_PROTOCOL:
@@ -68,9 +74,7 @@ static bool may_pass(const struct session *s, sluice_reason reason) {
     case SLUICE_REASON_VALUE:
     case SLUICE_REASON_AUTH_REQUIRED:
     case SLUICE_REASON_AUTH_KEY:
-    case SLUICE_REASON_AUTH_FAILED:
     case SLUICE_REASON_AUTH_REPLAY:
-    case SLUICE_REASON_AUTH_ALTERED:
     case SLUICE_REASON_ACCESS:
         return waits;
     case SLUICE_REASON_NONE:
@@ -132,7 +136,8 @@ static bool replace(struct sluice_loop *l, struct session *s) {
         l->downs--;
     }
     acks_forget(before);
-    before->recv.reserved -= rpc_client_arrived(s); /* these took theirs; see receive_completed() */
+    if (before->served) /* those that arrived took theirs; see receive_completed() */
+        before->recv.reserved -= rpc_client_arrived(s);
     c->unused = true;
     c->sq.limit = 0;
     put_first(s, c);
@@ -219,7 +224,6 @@ void down_hangup(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
         r->hangup_ns = due_ns;
     if (r->hangup_ns < r->deadline_ns)
         r->deadline_ns = r->hangup_ns;
-    rpc_server_hungup(l, s);
     loop_deadline(l, s->resume.deadline_ns);
     down_timer(l, s);
 }
@@ -394,12 +398,14 @@ void down_over(struct sluice_loop *l, struct session *s) {
     pthread_mutex_unlock(&l->node->lock);
     r->deadline_ns = r->retry_ns = r->pause_ns = 0;
     session_set_state(s, SESSION_UP);
+    event_notice(l, s, NOTICE_RESUMED); /* before what may bring it down again */
     replay_begin(l, s, c->tx.acked);
     if (s->window.waits_writable)
         send_check_writable(l, s);
-    if (r->hangup_ns != 0)
+    if (r->hangup_ns != 0) {
+        rpc_server_hungup(l, s);
         session_flush_until(l, s, r->hangup_ns);
-    event_notice(l, s, NOTICE_RESUMED);
+    }
     /* Before what comes over it; without room for that, nothing that comes has room either. */
     while (s->notices & (NOTICE_DOWN | NOTICE_RESUMED) && loop_room(l, s))
         event_turn(l, s);

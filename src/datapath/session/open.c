@@ -168,6 +168,8 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     }
     if (conn->rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE)
         c->handshake = HANDSHAKE_HELLO;
+    else if (conn->resume.on)
+        c->handshake = HANDSHAKE_RESUME;
     const char *other = conn->resume.on ? down_agree(l, s) : NULL;
     if (other) {
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, other);

@@ -542,6 +542,38 @@ TEST(who_forges_a_resume_harms_no_session) {
     pair_close(&p);
 }
 
+/* Frames of a connection that is not up yet, of which the first is none: the session waits for the next connection. */
+TEST(what_a_connection_sends_that_was_given_up_is_not_looked_at) {
+    static const struct frame wrong = {.type = FRAME_TYPES, .length = 8};
+    struct pair p;
+    sluice_event event;
+    if (pair_is_like("iwarp"))
+        skip(); /* where there is a handshake first */
+    open_resumed(&p, PAIR_LINK(.resume_ns = RESUME_NS));
+    break_alone(&p.b);
+    alone(&p, &p.b, SLUICE_DOWN);
+    while (pair_session(&p.b)->state != SESSION_UP) {
+        if (connection_of(&p.a)->cm.owner.state != CM_ACCEPTING)
+            cm_progress(p.a.node->cm, 0);
+        cm_progress(p.b.node->cm, 0);
+        assert_true(sluice_poll(p.a.loop, NULL, 0, 0) >= 0);
+        assert_true(sluice_poll(p.b.loop, NULL, 0, 0) >= 0);
+    }
+    const struct connection *refused = connection_of(&p.a);
+    (void)pair_forge(&p.b, &wrong, &(uint64_t){0}, 8);
+    assert_int_equal(pair_send(&p.b, 64, 5, NULL), 0);
+    while (connection_of(&p.a) == refused)
+        assert_true(sluice_poll(p.a.loop, NULL, 0, 0) >= 0);
+    bool arrived = false;
+    while (!arrived) {
+        assert_true(pair_next(&p, &p.a, &event));
+        arrived = event.type == SLUICE_MESSAGE;
+    }
+    assert_true(pair_check(event.msg, 64, 5));
+    assert_int_equal(pair_session(&p.a)->state, SESSION_UP);
+    pair_close(&p);
+}
+
 /* Nor is another key of the same listener, or a listener without keys. */
 TEST(with_keys_the_id_alone_is_no_proof) {
     struct pair p;
