@@ -72,8 +72,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     connection.rx.sequence = (uint32_t)fuzz_take(&in, 4);
     uint32_t bytes = FRAME_BYTES + (uint32_t)fuzz_take(&in, 2) % (session.tx.frame_payload + 1);
     uint64_t greets = fuzz_take(&in, 1);
-    connection.handshake = greets & 3; /* all there are */
+    connection.handshake = greets & 3; /* all but RESUME, which ends with the frame */
     connection.cm.passive = greets & 4;
+    connection.sq.follow = greets & 8 ? SQ_ACKS : 0;
     if (in.left < FRAME_BYTES)
         return 0;
     uint64_t wire[FRAME_BYTES / 8], again[FRAME_BYTES / 8];
@@ -81,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct frame f = frame_get((const uint8_t *)wire);
     frame_put((uint8_t *)again, &f);
     PROVE(memcmp(wire, again, sizeof wire) == 0);
-    if (!check_header(&connection, &f, bytes))
+    if (!check_header(NULL, &connection, &f, bytes))
         prove_in_order(&session, &f, bytes);
     return 0;
 }

@@ -25,7 +25,7 @@ static void prove_within(const struct private_data_rep *rep, const struct privat
     PROVE(rep->credits >= 4 && rep->credits <= 1024);
     PROVE(rep->keepalive == 0 || (req->keepalive != 0 && rep->keepalive >= req->keepalive));
     PROVE(memcmp(rep->session_id, req->session_id, 16) == 0);
-    PROVE(rep->last_sequence == 0);
+    PROVE(rep->last_sequence == 0 || (req->features & PRIVATE_DATA_FEATURE_RESUMES));
     PROVE(req->key_id || (zero(rep->mac, sizeof rep->mac) && zero(rep->check, sizeof rep->check)));
 }
 
