@@ -32,6 +32,7 @@ enum session_handshake {
     HANDSHAKE_HELD,   /* listener: HELLO came before the connection was announced */
     HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
     HANDSHAKE_RESUME, /* of a session that is down: any frame says that the connection is up */
+    HANDSHAKE_OVER, /* it was given up on its way, and says nothing of its session, which has others */
 };
 
 /* One posted send: which message ends with it, and what the window gets back. */

@@ -189,8 +189,8 @@ struct session {
     bool plain_rx;       /* nothing is in the way of a plain message (receive_plain.h) */
     sluice_handler handler;
     void *arg;
-    _Atomic(struct connection *) connection; /* session_connection(); its own loop writes it */
-    struct session_window window;            /* its limits begin another line */
+    struct connection *connection; /* session_connection(); its own loop writes it */
+    struct session_window window;  /* its limits begin another line */
 
     struct session_tx tx;
     struct session_rx rx;
@@ -247,10 +247,19 @@ _Static_assert(offsetof(struct session, ref) % 64 == 0 &&
                    SESSION_LINE(slot) > SESSION_LINE(ref),
                "what other threads write shares no line with what the loop writes");
 
-/* What it sends and receives over now. Its own loop, or a thread that has pinned it: then it may be an earlier one soon. */
+/* What it sends and receives over now. Its own loop. */
 static inline struct connection *session_connection(const struct session *s) {
-    return atomic_load_explicit(&((struct session *)(uintptr_t)s)->connection,
-                                memory_order_relaxed);
+    return s->connection;
+}
+
+/* The same for a thread that has pinned it: it may be an earlier one soon. */
+static inline struct connection *session_connection_seen(const struct session *s) {
+    return __atomic_load_n(&s->connection, __ATOMIC_RELAXED);
+}
+
+/* Its own loop, and who makes or ends it. */
+static inline void session_set_connection(struct session *s, struct connection *c) {
+    __atomic_store_n(&s->connection, c, __ATOMIC_RELAXED);
 }
 
 /* What is sent is accepted. */

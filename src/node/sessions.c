@@ -78,7 +78,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->arg = link->arg;
     s->window.messages = link->window_messages;
     s->window.bytes = link->window_bytes;
-    atomic_store_explicit(&s->connection, c, memory_order_relaxed);
+    session_set_connection(s, c);
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->tx.queue);
     msg_queue_init(&s->tx.replies);
@@ -182,13 +182,13 @@ static int answer(sluice_session handle, bool accepted, void *arg, uint16_t code
         return SLUICE_ECLOSED;
     int status = SLUICE_ECLOSED;
     if (session_ref_set(&s->ref, SESSION_REF_ANSWERED)) {
-        struct cm_conn *conn = &session_connection(s)->cm;
+        struct cm_conn *conn = &session_connection_seen(s)->cm;
         conn->accepted = accepted;
         conn->answer_arg = arg;
         conn->refuse_code = code;
         snprintf(conn->refuse_text, sizeof conn->refuse_text, "%s", text ? text : "");
         session_ref_set(&s->ref, SESSION_REF_ANSWER);
-        cm_post(s->node, session_connection(s), CM_MSG_ANSWER);
+        cm_post(s->node, session_connection_seen(s), CM_MSG_ANSWER);
         status = SLUICE_OK;
     }
     session_ref_put(&s->ref);
@@ -270,9 +270,9 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.resumed = s->info.resumed;
     known.down_ns_total = s->info.down_ns_total;
     pthread_mutex_unlock(&s->node->lock);
-    known.kept = atomic_load_explicit(&session_connection(s)->credits.published_retained,
+    known.kept = atomic_load_explicit(&session_connection_seen(s)->credits.published_retained,
                                       memory_order_relaxed);
-    known.granted = atomic_load_explicit(&session_connection(s)->credits.published_granted,
+    known.granted = atomic_load_explicit(&session_connection_seen(s)->credits.published_granted,
                                          memory_order_relaxed);
     known.requests = rpc_client_count(s);
     known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);

@@ -275,29 +275,12 @@ static const char *adopt_early(struct sluice_loop *l, struct connection *c) {
                : is_over;
 }
 
-/* NULL: the header is in order. */
-static const char *check_header(struct sluice_loop *l, struct connection *c, struct frame *f,
-                                uint32_t bytes) {
-    struct session *s = c->session;
-    if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
-        return "a frame whose length is not what arrived";
-    if (c->tx.credits + f->credits > c->tx.credits_max)
-        return "more credits returned than were taken";
-    if (f->ack - c->tx.acked > c->tx.sequence - c->tx.acked)
-        return "an acknowledgement of what was never sent";
-    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake))
-        return check_data(c, f);
+/* A frame that is no plain message, or not the next one; nothing is agreed upon any more. */
+static inline const char *check_other(struct connection *c, struct frame *f) {
     if (f->type >= FRAME_TYPES)
         return "a frame of unknown type";
     if (f->sequence != c->rx.sequence + (FRAME_NUMBERED >> f->type & 1))
         return "a frame out of sequence";
-    if (unlikely(c->handshake == HANDSHAKE_RESUME)) {
-        const char *over = adopt_early(l, c);
-        if (over)
-            return over;
-    }
-    if (unlikely(c->handshake))
-        return handshake_check(s, f);
     if (f->type == FRAME_DATA)
         return check_data(c, f);
     if (unlikely(f->flags & (FRAME_FIRST | FRAME_ASKS))) {
@@ -310,12 +293,46 @@ static const char *check_header(struct sluice_loop *l, struct connection *c, str
     return frame_wrong(f);
 }
 
+/* Before the connection is up, as this side knows. */
+static __attribute__((noinline)) const char *check_early(struct sluice_loop *l,
+                                                         struct connection *c, struct frame *f) {
+    if (c->handshake == HANDSHAKE_OVER)
+        return is_over;
+    if (f->type >= FRAME_TYPES)
+        return "a frame of unknown type";
+    if (f->sequence != c->rx.sequence + (FRAME_NUMBERED >> f->type & 1))
+        return "a frame out of sequence";
+    if (c->handshake != HANDSHAKE_RESUME)
+        return handshake_check(c->session, f);
+    const char *over = adopt_early(l, c);
+    return over ? over : check_other(c, f);
+}
+
+/* NULL: the header is in order. */
+static const char *check_header(struct sluice_loop *l, struct connection *c, struct frame *f,
+                                uint32_t bytes) {
+    struct session *s = c->session;
+    if (f->length != bytes - FRAME_BYTES || f->length > s->tx.frame_payload)
+        return "a frame whose length is not what arrived";
+    if (c->tx.credits + f->credits > c->tx.credits_max)
+        return "more credits returned than were taken";
+    if (f->ack - c->tx.acked > c->tx.sequence - c->tx.acked)
+        return "an acknowledgement of what was never sent";
+    if (likely(f->type == FRAME_DATA && f->sequence == c->rx.sequence + 1 && !c->handshake))
+        return check_data(c, f);
+    return unlikely(c->handshake) ? check_early(l, c, f) : check_other(c, f);
+}
+
 static void refuse(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                    sluice_reason reason, const char *text) {
     struct session *s = c->session;
+    give_up(l, msg);
+    if (c->handshake == HANDSHAKE_OVER || text == is_over) {
+        connection_progress(l, c);
+        return;
+    }
     if (s->state != SESSION_DOWN || session_connection(s) != c)
         session_stop(s); /* else it is not known yet whose frame it is */
-    give_up(l, msg);
     session_close(l, s, reason, 0, text);
 }
 
@@ -332,6 +349,10 @@ static void hold(struct sluice_loop *l, struct session *s, struct sluice_msg *ms
 static void written(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                     const struct ibv_wc *wc) {
     struct session *s = c->session;
+    if (unlikely(c->handshake)) {
+        refuse(l, c, msg, SLUICE_REASON_PROTOCOL, "a write before UP");
+        return;
+    }
     if (c->rx.granted == 0) {
         refuse(l, c, msg, SLUICE_REASON_CREDITS, "a write without a credit");
         return;
@@ -395,8 +416,7 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         connection_progress(l, c);
         return;
     }
-    /* Stopped; or of a connection that was given up on its way, which says nothing of the session that has others. */
-    if (unlikely(s->rx.stopped) || (unlikely(c->drain.asked) && !c->served)) {
+    if (unlikely(s->rx.stopped)) {
         give_up(l, msg);
         connection_progress(l, c);
         return;
@@ -411,10 +431,6 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     }
     struct frame f = frame_get(msg->data - FRAME_BYTES);
     const char *wrong = check_header(l, c, &f, wc->byte_len);
-    if (unlikely(wrong == is_over)) {
-        give_up(l, msg);
-        return;
-    }
     if (unlikely(wrong != NULL)) {
         refuse(l, c, msg, SLUICE_REASON_PROTOCOL, wrong);
         return;

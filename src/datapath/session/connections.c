@@ -258,7 +258,7 @@ bool connection_switch(struct sluice_loop *l, struct session *s, struct connecti
     before->credits.retained = before->credits.withheld_due = 0;
     unlink_from(s, c);
     c->next = before;
-    atomic_store_explicit(&s->connection, c, memory_order_relaxed);
+    session_set_connection(s, c);
     credits_start(l, c);
     credits_publish(c);
     keepalive_start(l, s);

@@ -118,7 +118,7 @@ static void put_first(struct session *s, struct connection *c) {
     c->next = before;
     c->credits.retained = c->credits.withheld_due = before->credits.retained;
     before->credits.retained = before->credits.withheld_due = 0;
-    atomic_store_explicit(&s->connection, c, memory_order_relaxed);
+    session_set_connection(s, c);
 }
 
 /* The numbers go on where those of the connection before ended. */

@@ -217,6 +217,8 @@ void connection_retire(struct sluice_loop *l, struct connection *c) {
     if (c->drain.asked)
         return;
     c->drain.asked = true;
+    if (!c->served)
+        c->handshake = HANDSHAKE_OVER;
     cm_post(l->node, c, CM_MSG_RELEASE);
 }
 

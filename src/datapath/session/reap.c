@@ -66,7 +66,7 @@ void session_reap(struct sluice_loop *l) {
         keyring_drop(s->link_config.keys);
         s->link_config.keys = NULL;
         connection_free(l->node->connections, session_connection(s));
-        atomic_store_explicit(&s->connection, NULL, memory_order_relaxed);
+        session_set_connection(s, NULL);
         session_table_free(s, l->node->index);
         atomic_fetch_sub_explicit(&l->assigned, 1, memory_order_relaxed);
         l->node->upcalls->session_ended(l->node);

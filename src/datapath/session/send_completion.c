@@ -172,8 +172,8 @@ static void failed(struct sluice_loop *l, struct connection *c, const struct ibv
         connection_wc_error(l, c, wc);
 }
 
-static unsigned what_is(const struct connection *c, uint32_t at) {
-    return c->sq.entries[at & c->sq.mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
+static enum sq_what what_is(const struct connection *c, uint32_t at) {
+    return (enum sq_what)(c->sq.entries[at & c->sq.mask].bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK);
 }
 
 /* Of a connection whose frames are kept until they are acknowledged. */
@@ -213,12 +213,15 @@ void send_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
                 retire(l, c, SLUICE_EUNKNOWN);
     }
     retire_many(l, c, ahead);
-    unsigned what = what_is(c, c->sq.head);
-    retire(l, c, wc_outcome(s, wc->status, what));
-    if (unlikely(wc->status != IBV_WC_SUCCESS))
+    if (unlikely(wc->status != IBV_WC_SUCCESS)) {
+        enum sq_what what = what_is(c, c->sq.head);
+        retire(l, c, wc_outcome(s, wc->status, what));
         failed(l, c, wc, what);
-    else if (unlikely(c->sq.follow))
-        retire_sent(l, c);
+    } else {
+        retire(l, c, SLUICE_OK);
+        if (unlikely(c->sq.follow))
+            retire_sent(l, c);
+    }
     send_moved(l, c);
 }
 
