@@ -186,7 +186,7 @@ struct session {
     bool dirty;
     uint16_t framed_end; /* plain messages of fewer bytes may be framed (framed.h) */
     uint16_t tokens;     /* and so many of them; 0: what is in the way must be looked at first */
-    bool plain_rx;       /* nothing is in the way of a plain message (receive_plain.h) */
+    uint8_t plain_rx; /* SESSION_RX_...: what is in the way of a plain message (receive_plain.h) */
     sluice_handler handler;
     void *arg;
     struct connection *connection; /* session_connection(); its own loop writes it */
@@ -257,6 +257,13 @@ static inline struct connection *session_connection_seen(const struct session *s
     return __atomic_load_n(&s->connection, __ATOMIC_RELAXED);
 }
 
+/* session.plain_rx */
+enum {
+    SESSION_RX_ANY,   /* it must be looked at */
+    SESSION_RX_PLAIN, /* nothing is */
+    SESSION_RX_ACKS,  /* nothing but that it is to be acknowledged */
+};
+
 /* Its own loop, and who makes or ends it. */
 static inline void session_set_connection(struct session *s, struct connection *c) {
     __atomic_store_n(&s->connection, c, __ATOMIC_RELAXED);
@@ -275,7 +282,7 @@ static inline bool session_opens(const struct session *s) {
 /* From now on something has to be looked at before a plain message is sent, and when one arrives. */
 static inline void session_disturb(struct session *s) {
     s->tokens = 0;
-    s->plain_rx = false;
+    s->plain_rx = SESSION_RX_ANY;
 }
 
 /* From here on no frame of its peer is delivered. */
@@ -288,6 +295,14 @@ static inline void session_stop(struct session *s) {
 static inline void session_block(struct session *s) {
     session_connection(s)->sq.blocked |= SQ_WAITS;
     session_disturb(s);
+}
+
+/* Nothing is in the way of a plain message that arrives, but that it may have to be acknowledged. */
+static inline bool session_receives_plain(const struct session *s) {
+    const struct connection *c = session_connection(s);
+    return s->state == SESSION_UP && s->announced && !s->rx.stopped && !s->rx.held.head &&
+           !c->handshake && !s->tx.queue.head && !c->credits.returned && !s->rpc.cancels &&
+           (c->sq.blocked & ~SQ_ACKS) == 0;
 }
 
 /* One step of its life: the states that may follow each are in the table. */

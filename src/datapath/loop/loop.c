@@ -199,6 +199,7 @@ static void prepare(struct sluice_loop *l, sluice_node *n, int cpu) {
     l->sample_ns = loop_clock(l);
     l->keepalive_check_ns = UINT64_MAX;
     l->credits_check_ns = UINT64_MAX;
+    l->acks_check_ns = UINT64_MAX;
     l->notices_tail = &l->notices;
     l->wr = (struct ibv_send_wr){.sg_list = &l->sge, .num_sge = 1, .opcode = IBV_WR_SEND};
     l->wr_batch_max = n->options.without & WITHOUT_WR_BATCH ? 1 : LOOP_WR_BATCH;

@@ -133,6 +133,7 @@ struct sluice_loop {
     uint64_t span_ns; /* see loop_span(); 0: no span begun */
     uint64_t next_deadline_ns;
     uint64_t credits_check_ns; /* the same of credits.c */
+    uint64_t acks_check_ns;    /* and of acks.c */
     uint64_t
         keepalive_check_ns; /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
     uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */

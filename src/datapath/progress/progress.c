@@ -120,7 +120,9 @@ static inline __attribute__((always_inline)) unsigned process_completions(struct
             l->wc_next++;
             continue;
         }
-        if (likely(receive_plain(l, c, msg, wc, &plain)))
+        if (likely(receive_plain(l, c, msg, wc, SESSION_RX_PLAIN, &plain)))
+            continue;
+        if (unlikely(c->session->plain_rx == SESSION_RX_ACKS) && receive_plain_acked(l, c, msg, wc))
             continue;
         /* Into an array of no length nothing will ever go: such a poll takes what comes, for
          * the credits, and the session holds the messages. */
@@ -129,12 +131,8 @@ static inline __attribute__((always_inline)) unsigned process_completions(struct
         l->wc_next++;
         receive_completed(l, wc);
     }
-    if (plain.count > 0) {
-        l->totals.frames_received += plain.count;
-        l->totals.messages_received += plain.count;
-        l->totals.bytes_received += plain.bytes;
-        l->totals_moved = true;
-    }
+    if (plain.count > 0)
+        receive_plain_count(l, &plain);
     return count;
 }
 
@@ -245,7 +243,7 @@ static inline bool is_clock_due(const struct sluice_loop *l, unsigned found, uin
         return true;
     return found == 0 && l->next_deadline_ns != UINT64_MAX &&
            ((l->next_deadline_ns < l->keepalive_check_ns &&
-             l->next_deadline_ns < l->credits_check_ns) ||
+             l->next_deadline_ns < l->credits_check_ns && l->next_deadline_ns < l->acks_check_ns) ||
             l->now_ns >= l->next_deadline_ns || l->poll_once);
 }
 

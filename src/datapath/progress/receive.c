@@ -466,5 +466,5 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
     if (unlikely(s->state >= SESSION_FLUSHING))
         session_progress(l, s);
     else
-        s->plain_rx = receive_is_plain(s);
+        s->plain_rx = !c->sq.blocked && session_receives_plain(s); /* else acknowledged_flush() */
 }

@@ -4,6 +4,7 @@
  */
 #include "datapath/progress/receive_plain.h"
 
+#include "datapath/rx/acks.h"
 #include "datapath/rx/loans.h"
 
 void receive_plain_handled(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
@@ -14,4 +15,16 @@ void receive_plain_handled(struct sluice_loop *l, struct session *s, struct slui
     loop_handled(l);
     s->handler(&event, s->handler_arg);
     event_loan_end(l);
+}
+
+bool receive_plain_acked(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
+                         const struct ibv_wc *wc) {
+    struct receive_plain sum = {0};
+    loop_assert_inside(l);
+    if (!receive_plain(l, c, msg, wc, SESSION_RX_ACKS, &sum))
+        return false;
+    receive_plain_count(l, &sum);
+    if (likely(session_connection(c->session) == c && c->session->state == SESSION_UP))
+        acks_arrived(l, c); /* else its handler ended it */
+    return true;
 }

@@ -24,12 +24,16 @@ struct receive_plain {
     uint64_t bytes;
 };
 
-static inline bool receive_is_plain(const struct session *s) {
-    const struct connection *c = session_connection(s);
-    return s->state == SESSION_UP && s->announced && !s->rx.stopped && !s->rx.held.head &&
-           !c->handshake && !s->tx.queue.head && !c->credits.returned && !s->rpc.cancels &&
-           !c->sq.blocked;
+static inline void receive_plain_count(struct sluice_loop *l, const struct receive_plain *sum) {
+    l->totals.frames_received += sum->count;
+    l->totals.messages_received += sum->count;
+    l->totals.bytes_received += sum->bytes;
+    l->totals_moved = true;
 }
+
+/* The same of a session whose frames are acknowledged: that is noted, too. */
+bool receive_plain_acked(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
+                         const struct ibv_wc *wc);
 
 /* Calls the session's handler; its loan is the last. */
 void receive_plain_handled(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
@@ -58,19 +62,19 @@ static inline bool receive_plain_header(struct connection *c, const struct sluic
     return true;
 }
 
-/* The completion at l->wc_next, of this message and connection. False: nothing happened. */
+/* The completion at l->wc_next, of this message and connection. False: nothing happened. as: its SESSION_RX_... */
 static inline __attribute__((always_inline)) bool
 receive_plain(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
-              const struct ibv_wc *wc, struct receive_plain *sum) {
+              const struct ibv_wc *wc, uint8_t as, struct receive_plain *sum) {
     struct session *s = c->session;
     uint32_t length;
     if (unlikely(((uint32_t)wc->status | ((uint32_t)wc->opcode ^ IBV_WC_RECV)) != 0 ||
-                 !s->plain_rx || loop_is_closing(l) ||
+                 s->plain_rx != as || loop_is_closing(l) ||
                  (s->handler ? l->defer_events
                              : l->out_count >= l->out_max || l->loan_count >= LOOP_LOANS_MAX) ||
                  !receive_plain_header(c, msg, wc->byte_len, &length)))
         return false;
-    ASSERT(receive_is_plain(s));
+    ASSERT(session_receives_plain(s));
     l->wc_next++;
     sum->count++;
     sum->bytes += length;

@@ -9,6 +9,8 @@
 
 #include "datapath/loop/loop.h"
 
+/* A plain message came. */
+void acks_arrived(struct sluice_loop *l, struct connection *c);
 /* Frames came, and what there was to post is posted: what is still owed is told now, or is noted. */
 void acks_flush(struct sluice_loop *l, struct connection *c);
 /* Tells what was owed for long enough; l->now_ns was just read. */

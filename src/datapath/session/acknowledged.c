@@ -106,6 +106,11 @@ void acknowledged_flush(struct sluice_loop *l, struct session *s) {
     }
     send_flush(l, s);
     acks_flush(l, c);
+    c = session_connection(s);
+    s->plain_rx =
+        connection_keeps(c) && !c->confirm.on && !s->resume.kept && session_receives_plain(s)
+            ? SESSION_RX_ACKS
+            : SESSION_RX_ANY;
 }
 
 void acknowledged_others(struct sluice_loop *l, struct connection *c, sluice_status status) {

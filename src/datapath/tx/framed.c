@@ -19,6 +19,10 @@ bool framed_tokens(struct session *s) {
     uint64_t own = atomic_load_explicit(&s->window.own_messages, memory_order_relaxed);
     uint64_t own_bytes = atomic_load_explicit(&s->window.own_bytes, memory_order_relaxed);
     uint64_t tokens = 0;
+    if (connection_keeps(c)) { /* unacked_framed() looks itself */
+        s->tokens = s->state == SESSION_UP && !s->tx.queue.head;
+        return s->tokens;
+    }
     if (s->state == SESSION_UP && !s->tx.queue.head && s->framed_end > 0 &&
         c->tx.credits > c->tx.reserve && sq_used(c) < c->sq.quick && own < s->window.messages &&
         own_bytes < s->window.bytes) {

@@ -29,6 +29,7 @@
 #include "datapath/loop/loop.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/post.h"
+#include "datapath/tx/unacked.h"
 #include "pool/quick.h"
 
 /* Counts them; false: there are none. */
@@ -277,6 +278,8 @@ static inline __attribute__((always_inline)) bool framed_submit(uint64_t id,
     }
     if (likely(sent))
         framed_done(l, msg);
+    else if (connection_keeps(session_connection(s)) && framed_may_take(l, msg))
+        sent = unacked_framed(l, s, id, msg, msg->data, msg->size, nested);
     loop_leave(l, nested);
     return sent;
 }
@@ -291,6 +294,8 @@ static inline bool framed_submit_copy(uint64_t id, const uint8_t *data, uint64_t
     bool more = framed_may_share(l, nested);
     bool sent = likely(!more && framed_has_tokens(s)) ? framed_post(l, s, id, data, bytes)
                                                       : framed_behind(l, s, id, data, bytes, more);
+    if (unlikely(!sent) && connection_keeps(session_connection(s)))
+        sent = unacked_framed(l, s, id, NULL, data, bytes, nested);
     loop_leave(l, nested);
     return sent;
 }

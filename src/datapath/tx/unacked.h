@@ -14,6 +14,13 @@ void unacked_begin(struct connection *c);
 /* The last entries of the send queue, so many, are about to be posted from l->send_wr[]. */
 void unacked_batch(struct sluice_loop *l, struct session *s, unsigned count);
 
+/*
+ * A message, or bytes that are copied (msg: NULL), of such a session: framed (framed.h), and kept
+ * besides. False: nothing happened; else the message is not the caller's any more.
+ */
+bool unacked_framed(struct sluice_loop *l, struct session *s, uint64_t id, struct sluice_msg *msg,
+                    const uint8_t *data, uint64_t bytes, bool nested);
+
 /* The place in the send queue up to which the device is done. */
 static inline uint32_t unacked_done(const struct connection *c) {
     return connection_keeps(c) ? c->unacked.done : c->sq.head;

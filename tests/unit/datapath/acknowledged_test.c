@@ -184,6 +184,49 @@ TEST(the_window_is_used_until_it_is_acknowledged) {
     pair_close(&p);
 }
 
+static sluice_msg *await_message(struct pair *p, struct side *side) {
+    sluice_event event = {.type = SLUICE_WRITABLE};
+    while (event.type == SLUICE_WRITABLE)
+        assert_true(pair_next(p, side, &event));
+    assert_int_equal(event.type, SLUICE_MESSAGE);
+    return event.msg;
+}
+
+/* Also what is only a copy of the caller's, and with nothing but the messages themselves to acknowledge each other. */
+static void send_back_and_forth(uint32_t window) {
+    struct pair p;
+    uint8_t bytes[64];
+    open_kept(&p, PAIR_LINK(.resume_ns = RESUME_NS, .window_messages = window));
+    assert_int_equal(pair_send(&p.b, sizeof bytes, 0, SLUICE_SEND(.tag = 1)), 0);
+    pair_expect(&p, &p.a, SLUICE_MESSAGE);
+    pair_expect(&p, &p.b, SLUICE_SENT); /* the only one, though its buffer is used again */
+    settle(&p);
+    pair_frozen = pair_now(NULL);
+    for (unsigned i = 0; i < 4 * MANY; i++) {
+        memset(bytes, (int)i, sizeof bytes);
+        assert_int_equal(sluice_send_copy(p.b.session, bytes, sizeof bytes, NULL), 0);
+        sluice_msg *came = await_message(&p, &p.a);
+        if (window >
+            1) { /* else there may be no room yet, and it cannot be waited for with the message */
+            assert_int_equal(sluice_send(p.a.session, came, NULL), 0);
+            assert_int_equal(sluice_send(p.a.session, came, NULL), SLUICE_EINVAL);
+        } else {
+            pair_await(&p, sluice_send_copy(p.a.session, bytes, sizeof bytes, NULL) == 0);
+        }
+        came = await_message(&p, &p.b);
+        assert_int_equal(sluice_size(came), sizeof bytes);
+        assert_memory_equal(sluice_data(came), bytes, sizeof bytes);
+        pair_turns(&p, TURNS);
+    }
+    pair_frozen = 0;
+    pair_close(&p);
+}
+
+TEST(a_message_that_was_received_is_sent_on_and_is_not_the_callers_any_more) {
+    for (uint32_t window = 1; window <= 128; window *= 2)
+        send_back_and_forth(window);
+}
+
 /* A peer that says it before it can know would have other memory sent to it, that of another peer perhaps. */
 TEST(memory_that_the_device_reads_is_kept_whatever_a_peer_says) {
     struct pair p;
