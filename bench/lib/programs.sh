@@ -37,6 +37,7 @@ floor_now() {
 
 # ---- Sluice --------------------------------------------------------------------------------------
 
+both_sides=() # more flags, also of the server
 # sluice TOOL ARGS...: one round, the JSON line on standard output
 sluice() {
     local tool=$1 port=
@@ -44,14 +45,14 @@ sluice() {
     : >"$work/server"
     local -x SLUICE_SOFT_NET=off
     [ "$way" = shm ] || SLUICE_SOFT_NET=require
-    "$bin/$tool" -p 0 --device soft --cpu "$a" >/dev/null 2>"$work/server" &
+    "$bin/$tool" -p 0 --device soft --cpu "$a" ${both_sides[@]+"${both_sides[@]}"} >/dev/null 2>"$work/server" &
     server=$!
     while [ -z "$port" ]; do # the server says when it listens; it ends by itself if it cannot
         port=$(sed -n 's/.*listening on .*:\([0-9]*\)$/\1/p' "$work/server")
         kill -0 "$server" 2>/dev/null || fail "$tool: $(cat "$work/server")"
         [ -n "$port" ] || nap
     done
-    timeout 120 "$bin/$tool" -p "$port" --device soft --cpu "$b" --json "$@" 127.0.0.1 ||
+    timeout 120 "$bin/$tool" -p "$port" --device soft --cpu "$b" --json ${both_sides[@]+"${both_sides[@]}"} "$@" 127.0.0.1 ||
         fail "$tool $*: the client failed with status $?" # its server waits for another one: cleanup() ends it
     wait "$server" || fail "$tool: the server failed: $(cat "$work/server")"
     server=

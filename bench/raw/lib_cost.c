@@ -64,6 +64,7 @@ static struct end {
 } ends[2];
 static sluice_session sessions[MANY]; /* dialed by ends[1] */
 static unsigned active = MANY;        /* of these, as far from each other as can be */
+static bool resumes;                  /* sessions outlive their connection */
 
 static const sluice_send_options more = {.size = sizeof more, .flags = SLUICE_MORE};
 
@@ -118,7 +119,8 @@ static void open_library(unsigned count) {
             sluice_loop_open(ends[i].node, &ends[i].loop, &e) != 0)
             die(e.text);
         const sluice_link_options *link =
-            SLUICE_LINK(.loop = ends[i].loop, .credits = count > 1 ? 0 : 4 * WINDOW);
+            SLUICE_LINK(.loop = ends[i].loop, .credits = count > 1 ? 0 : 4 * WINDOW,
+                        .resume_ns = resumes ? 60000000000 : 0);
         if (i == 0) {
             if (sluice_listen(ends[0].node, "127.0.0.1:0", link, &listener, &e) != 0)
                 die(e.text);
@@ -399,7 +401,7 @@ static void take_time(exchange *run, unsigned count) {
 }
 
 static int usage(void) {
-    fprintf(stderr, "usage: lib-cost [--time] lib|raw one|window COUNT, "
+    fprintf(stderr, "usage: lib-cost [--time] [--resume] lib|raw one|window COUNT, "
                     "lib one-copy|window-copy|requests|many COUNT, lib many COUNT ACTIVE\n");
     return 2;
 }
@@ -437,6 +439,9 @@ int main(int argc, char **argv) {
     bool timed = argc > 1 && strcmp(argv[1], "--time") == 0;
     argc -= 1 + timed;
     argv += 1 + timed;
+    resumes = argc > 0 && strcmp(argv[0], "--resume") == 0;
+    argc -= resumes;
+    argv += resumes;
     exchange *run = chosen(argc, argv);
     if (!run)
         return usage();

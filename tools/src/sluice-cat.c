@@ -269,7 +269,8 @@ static int receiver(struct cat *cat, const char *address) {
         rc = endpoint_accept(ep);
     if (rc != 0)
         return rc;
-    sluice_unlisten(ep->listener); /* one sender, then the port is free again */
+    if (ep->options.resume_ns == 0)    /* else the sender may come again */
+        sluice_unlisten(ep->listener); /* one sender, then the port is free again */
     cat->start_ns = sluice_now();
     struct control plan, ready = {.kind = CONTROL_READY};
     rc = endpoint_hear(ep, &plan, CONTROL_PLAN, NULL);
@@ -319,13 +320,17 @@ int main(int argc, char **argv) {
     static struct cat cat;
     const char *listen = NULL, *operand = NULL, *device = NULL;
     bool progress = false, wait = false;
-    uint64_t mode = MODE_ADAPTIVE;
+    uint64_t mode = MODE_ADAPTIVE, resume_ns = 0;
     const struct option list[] = {
         {'l', "listen", "[ADDRESS:]PORT", OPTION_TEXT, &listen, NULL, 0, 0, NULL,
          "receive from the first sender that connects, write to standard\noutput; port 0 picks "
          "one"},
         {0, "wait", NULL, OPTION_FLAG, &wait, NULL, 0, 0, NULL,
          "sender: wait for a receiver that is not there yet"},
+        {0, "resume", "SECONDS", OPTION_SECONDS, &resume_ns, NULL, ENDPOINT_RESUME_MIN_NS,
+         ENDPOINT_RESUME_MAX_NS, NULL,
+         "on both sides: when the connection is lost, the stream goes on\nwhere it was over another"
+         " one, if there is one within so long"},
         {0, "progress", NULL, OPTION_FLAG, &progress, NULL, 0, 0, NULL,
          "show progress on standard error although it is no terminal"},
         {0, "device", "NAME", OPTION_TEXT, &device, NULL, 0, 0, NULL,
@@ -353,8 +358,12 @@ int main(int argc, char **argv) {
         rc = tool_usage("--wait is for the sender: the receiver waits in any case");
     if (rc != 0)
         return tool_end(rc);
-    struct endpoint_options endpoint = {
-        .device = device, .mode = mode, .cpu = -1, .wait = wait, .tool = CONTROL_CAT};
+    struct endpoint_options endpoint = {.device = device,
+                                        .mode = mode,
+                                        .cpu = -1,
+                                        .wait = wait,
+                                        .resume_ns = resume_ns,
+                                        .tool = CONTROL_CAT};
     cat.progress = progress || isatty(STDERR_FILENO);
     cat.checksum = CHECKSUM_START;
     rc = endpoint_open(&cat.ep, &endpoint);

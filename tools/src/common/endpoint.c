@@ -135,7 +135,8 @@ sluice_link_options endpoint_link_options(const struct endpoint *ep) {
                                  .loop = ep->loop,
                                  .window_messages = ep->options.window,
                                  .credits = ep->options.credits,
-                                 .requests = ep->options.requests};
+                                 .requests = ep->options.requests,
+                                 .resume_ns = ep->options.resume_ns};
 }
 
 int endpoint_listen(struct endpoint *ep, const char *address) {
@@ -164,6 +165,7 @@ static void begin_session(struct endpoint *ep, sluice_session session) {
     ep->up = ep->closed = ep->writable = false;
     ep->end_text[0] = ep->peer[0] = '\0';
     ep->quiet_since_ns = 0;
+    ep->down = 0;
 }
 
 static void refuse_busy(sluice_session session) {
@@ -217,8 +219,26 @@ static void on_closed(struct endpoint *ep, const sluice_event *event) {
         }
 }
 
+/* A session lost its connection, or has another one. One that ends while it is down is not counted any more: see on_closed(). */
+static void on_down(struct endpoint *ep, const sluice_event *event, const char *which) {
+    bool down = event->type == SLUICE_DOWN;
+    if (!down && event->tag == 0)
+        return; /* its first one */
+    ep->quiet_since_ns = 0;
+    ep->down += down;
+    ep->down -= !down && ep->down > 0;
+    if (down)
+        tool_note("%s lost its connection (%s): %g s for another one", which,
+                  sluice_reason_text(event->reason), (double)ep->options.resume_ns / 1e9);
+    else
+        tool_note("%s goes on after %.3f s without a connection", which,
+                  (double)event->value / 1e9);
+}
+
 void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     bool mine = ep->have_session && event->session.id == ep->session.id;
+    if (event->type == SLUICE_DOWN || event->type == SLUICE_UP)
+        on_down(ep, event, mine ? "the session" : "one of the sessions");
     if (many_number(event) != 0)
         many_event(ep, event);
     if (many_number(event) != 0 && event->type != SLUICE_WRITABLE)
@@ -243,7 +263,7 @@ void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     case SLUICE_DONE:
         return;
     case SLUICE_LARGE:    /* only where messages are asked about first: no session of these is */
-    case SLUICE_DOWN:     /* no tool asks for that */
+    case SLUICE_DOWN:     /* on_down() */
     case SLUICE_NOTIFIED: /* no tool notifies */
     case SLUICE_SENT:     /* no send of these tools has a tag */
     case SLUICE_WAKE:     /* the stop flag says the rest */
@@ -458,6 +478,8 @@ int endpoint_wait(struct endpoint *ep, sluice_event *event, uint64_t until_ns, i
 static bool look_at_quiet(struct endpoint *ep) {
     uint64_t now = sluice_now();
     look_at_waiting(ep, now);
+    if (ep->down > 0)
+        return true; /* that has its own end */
     if (ep->quiet_since_ns == 0)
         ep->quiet_since_ns = now;
     return now - ep->quiet_since_ns < QUIET_NS;

@@ -30,6 +30,8 @@ enum endpoint_mode { MODE_SPIN, MODE_ADAPTIVE, MODE_BLOCK };
 extern const char *const endpoint_mode_names[]; /* in that order, for OPTION_CHOICE */
 
 #define ENDPOINT_QUEUE_MAX 8
+#define ENDPOINT_RESUME_MIN_NS UINT64_C(10000000) /* of --resume */
+#define ENDPOINT_RESUME_MAX_NS (UINT64_C(86400) * 1000000000)
 #define ENDPOINT_ANSWER_NS UINT64_C(10000000000) /* to wait for an answer */
 #define ENDPOINT_POLL_NS UINT64_C(100000000)     /* a usual wait_ns of endpoint_poll() */
 
@@ -44,6 +46,7 @@ struct endpoint_options {
     uint32_t credits, requests;
     uint32_t sessions;   /* of this node at a time, more than the default; 0 = default */
     uint32_t without;    /* bits of techniques.h */
+    uint64_t resume_ns;  /* link option, 0 = the loss of its connection ends a session */
     uint32_t rendezvous; /* node option, 0 = default */
     uint64_t rendezvous_above;
     enum control_tool tool;
@@ -67,6 +70,7 @@ struct endpoint {
 
     sluice_session session;
     bool have_session, up, closed;
+    uint32_t down;    /* sessions, that one and those beside it, that are without a connection */
     bool writable;    /* a WRITABLE event came; whoever waits for it clears it first */
     sluice_event end; /* the CLOSED event */
     char end_text[128];

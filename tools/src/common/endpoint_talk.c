@@ -123,9 +123,11 @@ int endpoint_await(struct endpoint *ep, sluice_event *event, uint64_t limit_ns, 
         }
         if (ep->closed)
             return endpoint_fail_closed(ep, "while a message was due");
-        int n = endpoint_wait(ep, event, until, -1, 0, NULL);
+        int n = endpoint_wait(ep, event, ep->down > 0 ? SLUICE_OFF : until, -1, 0, NULL);
         if (n < 0)
             return TOOL_FAILED;
+        if (n > 0 && event->type == SLUICE_UP && limit_ns != SLUICE_OFF)
+            until = sluice_now() + limit_ns; /* it was down, which has its own end */
         if (n == 0)
             return endpoint_fail_both(ep, "the %s said nothing for %llu s: is it %s?",
                                       other_side(ep), (unsigned long long)(limit_ns / 1000000000),

@@ -16,7 +16,7 @@
 
 /* ---- command line ------------------------------------------------------------------------------ */
 
-#define COMMON_OPTIONS 19
+#define COMMON_OPTIONS 20
 #define OPTIONS_LIMIT 32
 
 #define TECHNIQUES_X(name, text, what) text,
@@ -48,6 +48,9 @@ static size_t common_options(struct perf *p, struct option *list) {
          "one JSON object per size on standard output, nothing else"},
         {0, "wait", NULL, OPTION_FLAG, &o->wait, NULL, 0, 0, NULL,
          "client: wait for a server that is not there yet"},
+        {0, "resume", "SECONDS", OPTION_SECONDS, &o->resume_ns, NULL, ENDPOINT_RESUME_MIN_NS,
+         ENDPOINT_RESUME_MAX_NS, NULL,
+         "on both sides: a session that loses its connection has so\nlong to get another one"},
         {0, "keep", NULL, OPTION_FLAG, &o->keep, NULL, 0, 0, NULL,
          "server: serve one client after the other until stopped"},
         {0, "bind", "ADDRESS", OPTION_TEXT, &o->bind, NULL, 0, 0, NULL,
@@ -359,6 +362,7 @@ int perf_main(struct perf *p, const struct perf_tool *tool, int argc, char **arg
         .requests = (uint32_t)p->o.requests,
         .sessions = (uint32_t)p->o.sessions,
         .without = (uint32_t)p->o.without,
+        .resume_ns = p->o.resume_ns,
         .rendezvous = (uint32_t)p->o.rendezvous,
         .rendezvous_above = p->o.rendezvous_above,
         .tool = tool->id,

@@ -28,6 +28,7 @@ struct perf_options {
     uint64_t without;    /* bits of techniques.h */
     uint64_t rendezvous; /* sluice_rendezvous */
     uint64_t rendezvous_above;
+    uint64_t resume_ns;
     bool have_port, have_size, have_iterations, have_duration, have_warmup, have_cpu;
 };
 
