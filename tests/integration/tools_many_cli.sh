@@ -102,7 +102,7 @@ wait "$client"
 status=$?
 unset "running[$client]"
 check "bw whose server was killed: the client's status is $status" [ "$status" = 1 ]
-check "bw whose server was killed: no reason" grep -q '^sluice-bw: the connection to .* ended in the middle of a run' "$work/err"
+check "bw whose server was killed: no reason" grep -Eq '^sluice-bw: the connection to .* ended (in the middle of a run|while data was sent)' "$work/err"
 served "$server" 137 "bw that was killed"
 
 # Thousands that end at once take the one over which the two talk with them no more.
