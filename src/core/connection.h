@@ -47,7 +47,8 @@ struct sq_entry {
 #define SQ_NUMBERED (1ull << 59) /* unacked.c: and when the peer has acknowledged it */
 #define SQ_WHAT_SHIFT 56         /* enum sq_what, 3 bits */
 #define SQ_WHAT_MASK 7
-#define SQ_BYTES ((1ull << SQ_WHAT_SHIFT) - 1)
+#define SQ_FRAMED (1ull << 55) /* of SQ_MESSAGE: the device has had its bytes from the start */
+#define SQ_BYTES (SQ_FRAMED - 1)
 
 /* The object that owns the entry: it is told of the completion. */
 enum sq_what {
@@ -168,6 +169,7 @@ struct confirm {
 /* unacked.c: a frame that was posted stays in the send queue until the device is done with it and the peer has it. */
 struct unacked {
     uint32_t done;       /* the device is done with entries before it */
+    uint32_t ended;      /* no numbered frame is left before it */
     uint32_t proved;     /* entries before it that wait for a READ (SQ_BEHIND) have ended */
     uint32_t next;       /* number of the first numbered frame that is still in the send queue */
     uint32_t asked;      /* the frame with which the peer was asked last */

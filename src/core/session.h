@@ -252,7 +252,7 @@ static inline struct connection *session_connection(const struct session *s) {
     return s->connection;
 }
 
-/* The same for a thread that has pinned it: it may be an earlier one soon. */
+/* session_connection() for a thread that has pinned it: it may be an earlier one soon. */
 static inline struct connection *session_connection_seen(const struct session *s) {
     return __atomic_load_n(&s->connection, __ATOMIC_RELAXED);
 }

@@ -20,11 +20,14 @@ void receive_plain_handled(struct sluice_loop *l, struct session *s, struct slui
 bool receive_plain_acked(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                          const struct ibv_wc *wc) {
     struct receive_plain sum = {0};
+    const struct session *s = c->session;
     loop_assert_inside(l);
-    if (!receive_plain(l, c, msg, wc, SESSION_RX_ACKS, &sum))
+    if (unlikely(session_connection(s) != c) || /* of one before it, or that was given up */
+        !receive_plain(l, c, msg, wc, SESSION_RX_ACKS, &sum))
         return false;
     receive_plain_count(l, &sum);
-    if (likely(session_connection(c->session) == c && c->session->state == SESSION_UP))
+    if (likely(session_connection(s) == c &&
+               (s->state == SESSION_UP || s->state == SESSION_FLUSHING)))
         acks_arrived(l, c); /* else its handler ended it */
     return true;
 }

@@ -31,7 +31,7 @@ static inline void receive_plain_count(struct sluice_loop *l, const struct recei
     l->totals_moved = true;
 }
 
-/* The same of a session whose frames are acknowledged: that is noted, too. */
+/* receive_plain() of a session whose frames are acknowledged: that is noted, too. */
 bool receive_plain_acked(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                          const struct ibv_wc *wc);
 

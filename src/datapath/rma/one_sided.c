@@ -48,7 +48,7 @@ static bool is_read(const struct operation *op) {
 
 /* READs and atomics of ours the peer serves at a time: `in` and `out` are the listener's. */
 static uint32_t depth_of(const struct session *s) {
-    const struct connection *c = session_connection(s);
+    const struct connection *c = session_connection_seen(s);
     return c->cm.passive ? c->cm.rep.depth_out : c->cm.rep.depth_in;
 }
 
@@ -341,7 +341,7 @@ static int fits(const struct session *s, const void *arg) {
     if (op->region && op->region->node != s->node)
         return SLUICE_EINVAL;
     bool atomic = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
-    if (atomic && (session_connection(s)->lacks & FABRIC_LACKS_ATOMICS))
+    if (atomic && (session_connection_seen(s)->lacks & FABRIC_LACKS_ATOMICS))
         return SLUICE_EDEVICE;
     if (is_read(op) && depth_of(s) == 0)
         return SLUICE_EDEVICE; /* one of the two devices serves none, or does none */

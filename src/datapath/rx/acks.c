@@ -84,6 +84,8 @@ void acks_check(struct sluice_loop *l) {
         }
         bool asked = c->acks.asked;
         acks_forget(c);
+        if (session_connection(c->session) == c && c->unacked.ended != c->sq.tail)
+            loop_dirty(l, c->session); /* what came acknowledged sends, whose memory is free */
         if (owed(c) == 0 || c->session->state > SESSION_FLUSHING || says_alive(l, c))
             continue;
         c->acks.asked = asked;

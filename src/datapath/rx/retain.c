@@ -225,7 +225,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
     struct loop_loan *loan = loan_of(msg, &l);
     if (msg->flags & MSG_RX) {
         struct sluice_msg *other =
-            replacement(l, l->rx_pool, session_connection(s)->recv.frame_bytes);
+            replacement(l, l->rx_pool, session_connection_seen(s)->recv.frame_bytes);
         if (!other)
             return SLUICE_ENOMEM;
         other->flags = msg->flags;
@@ -250,7 +250,7 @@ static int pass_retained(struct sluice_msg *msg) {
         struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
         struct sluice_msg *other = NULL;
         if (landing_may_pass(s, msg))
-            other = replacement(l, l->rx_pool, session_connection(s)->recv.frame_bytes);
+            other = replacement(l, l->rx_pool, session_connection_seen(s)->recv.frame_bytes);
         if (other) {
             landing_passed(s, msg);
             other->flags = (uint16_t)(msg->flags & (MSG_RX | MSG_RESERVED | MSG_RETAINED));

@@ -4,7 +4,8 @@
  *
  * An entry of the send queue that is no numbered frame ends when it completes, whatever waits before it, and what is left of it
  * is empty (where READs confirm what arrived, behind one of those: confirm.c). A numbered one ends in order, when the device is done
- * with it and the number was acknowledged. The place of an entry is free once all before it have ended.
+ * with its memory and the number was acknowledged: one that was framed need not have completed, which one of many does. The place of
+ * an entry is free once it has, and all before it have ended.
  *
  * Owner: the loop's thread.
  */
@@ -48,21 +49,35 @@ static void prove(struct sluice_loop *l, struct connection *c, uint32_t at, slui
     c->unacked.proved = at;
 }
 
-/* Ends numbered frames, in order, as far as the peer has them, and frees places. */
+/* A numbered frame: whether the device reads its memory no more. */
+static bool is_read(const struct connection *c, uint32_t at) {
+    const uint64_t framed = SQ_FRAMED | (uint64_t)SQ_WHAT_MASK << SQ_WHAT_SHIFT;
+    return (int32_t)(at - c->unacked.done) < 0 || (entry_at(c, at)->bytes & framed) == SQ_FRAMED;
+}
+
+/* Ends numbered frames, in order, as far as the peer has them. */
+static void end_acked(struct sluice_loop *l, struct connection *c) {
+    struct unacked *u = &c->unacked;
+    for (; u->ended != c->sq.tail; u->ended++) {
+        struct sq_entry *entry = entry_at(c, u->ended);
+        if (!(entry->bytes & SQ_NUMBERED))
+            continue; /* when it completes */
+        if ((int32_t)(c->tx.acked - u->next) < 0 || !is_read(c, u->ended))
+            return;
+        u->next++;
+        end(l, c, entry, SLUICE_OK);
+    }
+}
+
+/* And frees places. */
 static void release(struct sluice_loop *l, struct connection *c) {
     struct unacked *u = &c->unacked;
-    while (c->sq.head != u->done) {
-        struct sq_entry *entry = entry_at(c, c->sq.head);
-        if (entry->bytes & SQ_BEHIND)
-            break;
-        if (entry->bytes & SQ_NUMBERED) {
-            if ((int32_t)(c->tx.acked - u->next) < 0)
-                break;
-            u->next++;
-            end(l, c, entry, SLUICE_OK);
-        }
+    if ((int32_t)(c->tx.acked - u->asked) > 0)
+        u->asked = c->tx.acked;
+    end_acked(l, c);
+    while (c->sq.head != u->done && c->sq.head != u->ended &&
+           !(entry_at(c, c->sq.head)->bytes & SQ_BEHIND))
         c->sq.head++;
-    }
     if ((int32_t)(u->proved - c->sq.head) < 0)
         u->proved = c->sq.head; /* what has ended waits for no READ */
 }

@@ -64,6 +64,7 @@ static void agree(struct session *s) {
     if (s->state ==
         SESSION_DOWN) { /* the rest is as it was, and other threads read it: down_agree() */
         connection_agree(c);
+        s->framed_end = framed_end(s);
         return;
     }
     s->tx.frame_payload = (1u << rep->eager_log2) - FRAME_BYTES;

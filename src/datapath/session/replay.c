@@ -108,6 +108,12 @@ static unsigned pieces(struct sluice_loop *l, struct session *s, const struct sq
     return 1;
 }
 
+/* As it is posted anew. */
+static uint64_t without_marks(uint64_t bytes) {
+    bool message = (bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK) == SQ_MESSAGE;
+    return bytes & ~(SQ_FAILED | SQ_NUMBERED | (message ? SQ_FRAMED : 0));
+}
+
 /* The frame that is kept first. False: no credit, or no memory. */
 static bool build(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
     struct connection *c = session_connection(s), *kept = s->resume.kept;
@@ -134,7 +140,7 @@ static bool build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
     post_header(c, at, f.type, f.flags & ~FRAME_ASKS, f.length, f.total);
     c->tx.credits -= !reserved;
     c->sq.entries[c->sq.tail++ & c->sq.mask] =
-        (struct sq_entry){entry->msg, entry->bytes & ~(SQ_FAILED | SQ_NUMBERED)};
+        (struct sq_entry){entry->msg, without_marks(entry->bytes)};
     *entry = (struct sq_entry){0};
     kept->unacked.next++;
     batch->waited_for = true;

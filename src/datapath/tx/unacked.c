@@ -138,7 +138,7 @@ bool unacked_framed(struct sluice_loop *l, struct session *s, uint64_t id, struc
     framed_account(l, s, bytes, signalled);
     s->tokens = 1;
     entry->msg = kept;
-    entry->bytes |= SQ_NUMBERED;
+    entry->bytes |= SQ_NUMBERED | SQ_FRAMED;
     if (msg && kept != msg)
         framed_done(l, msg);
     return true;
@@ -152,7 +152,7 @@ void unacked_begin(struct connection *c) {
     c->sq.quick = 0;
     c->sq.limit = unacked_limit(c); /* one place is for an acknowledgement: post.c */
     c->sq.inline_max = 0;
-    c->unacked.done = c->unacked.proved = c->sq.head;
+    c->unacked.done = c->unacked.ended = c->unacked.proved = c->sq.head;
     c->unacked.next = c->tx.sequence + 1;
     c->unacked.asked = c->tx.acked;
     begin_framed(c);

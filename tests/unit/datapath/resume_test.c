@@ -62,9 +62,11 @@ TEST(a_session_lives_on_when_its_connection_is_cut) {
     for (unsigned who = 0; who < 2; who++) {
         struct pair p;
         open_resumed(&p, PAIR_LINK(.resume_ns = RESUME_NS));
+        uint16_t framed = connection_of(&p.b)->unacked.framed_end;
         for (unsigned times = 1; times < 6; times++) {
             cut(who ? &p.b : &p.a);
             down_and_up(&p, times);
+            assert_int_equal(connection_of(&p.b)->unacked.framed_end, framed);
             assert_int_equal(pair_send(&p.b, 64, times, SLUICE_SEND(.tag = times)), 0);
             assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, 64, times));
             assert_int_equal(pair_expect(&p, &p.b, SLUICE_SENT).status, 0);

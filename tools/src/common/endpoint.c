@@ -219,8 +219,7 @@ static void on_closed(struct endpoint *ep, const sluice_event *event) {
         }
 }
 
-/* A session lost its connection, or has another one. One that ends while it is down is not counted any more: see on_closed(). */
-static void on_down(struct endpoint *ep, const sluice_event *event, const char *which) {
+void endpoint_down(struct endpoint *ep, const sluice_event *event, const char *which) {
     bool down = event->type == SLUICE_DOWN;
     if (!down && event->tag == 0)
         return; /* its first one */
@@ -237,8 +236,8 @@ static void on_down(struct endpoint *ep, const sluice_event *event, const char *
 
 void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     bool mine = ep->have_session && event->session.id == ep->session.id;
-    if (event->type == SLUICE_DOWN || event->type == SLUICE_UP)
-        on_down(ep, event, mine ? "the session" : "one of the sessions");
+    if (mine && (event->type == SLUICE_DOWN || event->type == SLUICE_UP))
+        endpoint_down(ep, event, "the session");
     if (many_number(event) != 0)
         many_event(ep, event);
     if (many_number(event) != 0 && event->type != SLUICE_WRITABLE)
@@ -263,7 +262,7 @@ void endpoint_event(struct endpoint *ep, const sluice_event *event) {
     case SLUICE_DONE:
         return;
     case SLUICE_LARGE:    /* only where messages are asked about first: no session of these is */
-    case SLUICE_DOWN:     /* on_down() */
+    case SLUICE_DOWN:     /* endpoint_down() */
     case SLUICE_NOTIFIED: /* no tool notifies */
     case SLUICE_SENT:     /* no send of these tools has a tag */
     case SLUICE_WAKE:     /* the stop flag says the rest */

@@ -97,6 +97,8 @@ int endpoint_dial(struct endpoint *ep, const char *address);
 sluice_link_options endpoint_link_options(const struct endpoint *ep);
 /* Keeps why the session, or one beside it, ended: for endpoint_fail_closed(). */
 void endpoint_ended(struct endpoint *ep, const sluice_event *event);
+/* The session, or one beside it, lost its connection (DOWN), or is up: then it may have another one. */
+void endpoint_down(struct endpoint *ep, const sluice_event *event, const char *which);
 /* Ends the session: what was sent is delivered first. Waits for its end, for a bounded time. */
 void endpoint_hangup(struct endpoint *ep);
 /* The session ended when it should not have: says why. Returns TOOL_FAILED. */

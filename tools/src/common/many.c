@@ -65,6 +65,8 @@ void many_event(struct endpoint *ep, const sluice_event *event) {
     struct many *m = &ep->many;
     uint32_t number = many_number(event);
     bool mine = number < m->known && m->session[number].id == event->session.id;
+    if (mine && (event->type == SLUICE_DOWN || event->type == SLUICE_UP))
+        endpoint_down(ep, event, "one of the sessions");
     if (mine && event->type == SLUICE_UP && event->tag == 0) /* not after SLUICE_DOWN */
         m->up++;
     if (!mine || event->type != SLUICE_CLOSED)
