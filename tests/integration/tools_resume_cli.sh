@@ -111,12 +111,18 @@ check "the sender says something else" grep -Eq "connection .*in time|does not k
 port() {
     "$bin/sluice-soft" ctl "$client" device "$1" >/dev/null
 }
-outage() { # of the sender's port
+part() { # part NUMBER: a quarter of the data
+    tail -c +$(($1 * quarter + 1)) "$work/data" | head -c $quarter >&7
+}
+outage() { # outage NUMBER: of the sender's port, while there is that part to be sent
     check "port-down" port port-down
+    part "$1" &
+    local writer=$!
     check "no loss" until_says "$work/original.err" "lost its connection" "$1"
     [[ ${SLUICE_TEST_LONG:-0} = 0 ]] || sleep 2
     check "port-up" port port-up
     check "it does not go on" until_says "$work/original.err" "goes on after" "$1"
+    wait $writer
 }
 outages=1
 [[ ${SLUICE_TEST_LONG:-0} = 0 ]] || outages=3
@@ -131,9 +137,8 @@ for way in "" require; do
     started
     exec 7>"$work/slow"
     quarter=$(($(stat -c %s "$work/data") / 4))
-    for part in 0 1 2 3; do
-        tail -c +$((part * quarter + 1)) "$work/data" | head -c $quarter >&7
-        ((part == 3 || part >= outages)) || outage $((part + 1))
+    for number in 0 1 2 3; do
+        if ((number > 0 && number <= outages)); then outage $number; else part $number; fi
     done
     exec 7>&-
     served "$client" 0 "sluice-cat whose port was down"
