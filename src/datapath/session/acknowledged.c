@@ -58,6 +58,8 @@ static bool is_read(const struct connection *c, uint32_t at) {
 /* Ends numbered frames, in order, as far as the peer has them. */
 static void end_acked(struct sluice_loop *l, struct connection *c) {
     struct unacked *u = &c->unacked;
+    if ((int32_t)(u->ended - c->sq.head) < 0)
+        u->ended = c->sq.head; /* others were given up */
     for (; u->ended != c->sq.tail; u->ended++) {
         struct sq_entry *entry = entry_at(c, u->ended);
         if (!(entry->bytes & SQ_NUMBERED))
