@@ -301,8 +301,7 @@ typedef struct sluice_link_options {
      * more: it was restarted, it gave up, or it had hung up and its good-bye was lost with the connection. Then ECLOSED is the
      * outcome of what never left, or not wholly, EUNKNOWN of what left and was not acknowledged. All this holds once SLUICE_UP was
      * delivered on both sides; a connection that is lost before ends the session.
-     * Large messages go in frames, not by rendezvous, but for replies of more than the peer's credits. A session that has one of these, or a
-     * one-sided operation (memory.h), on its way at the loss ends with it; so does one whose node has lost its device.
+     * A session that has a one-sided operation (memory.h) on its way at the loss ends with it; so does one whose node has lost its device.
      */
     uint64_t resume_ns;
 } sluice_link_options;

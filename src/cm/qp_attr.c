@@ -77,7 +77,7 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
     if (cm->node->traits.shares)
         bits |= PRIVATE_DATA_FEATURE_SHARED;
     if (link->resume_ns > 0)
-        bits |= PRIVATE_DATA_FEATURE_RESUME;
+        bits |= PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_AGAIN;
     if (link->resume_ns > 0 && !link->dialing)
         bits |= PRIVATE_DATA_FEATURE_RESUMES; /* where a dialer asks for it */
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)

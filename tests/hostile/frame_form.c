@@ -94,6 +94,11 @@ static const struct frame_form forms[] = {
        {.type = FRAME_RECALL, .total = 4, .times = 2}),
     UP("nothing that nobody wanted", FRAME_RETURN, ENDS(PROTOCOL), WITH_TOTAL(FRAME_RETURN, 0)),
     UP("all that it has", FRAME_RETURN, ENDS(PROTOCOL), WITH_TOTAL(FRAME_RETURN, 4)),
+    UP("that was not lost", FRAME_AGAIN, ENDS(PROTOCOL),
+       {.type = FRAME_AGAIN,
+        .length = FRAME_RTS_BYTES,
+        .total = FORM_LARGE,
+        .word = {FRAME_DATA << 16 | 2 << 24}}),
     UP("4 billion", FRAME_RETURN, ENDS(PROTOCOL), WITH_TOTAL(FRAME_RETURN, UINT32_MAX)),
     /* ---- greeting ---- */
     AT(STAGE_HELLO, "a byte too short", FRAME_HELLO, ENDS(MALFORMED), BYTES(FRAME_HELLO, 49)),

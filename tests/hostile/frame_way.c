@@ -29,6 +29,10 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
     [FRAME_NOTIFY] = {.type = FRAME_NOTIFY, .total = 7},
     [FRAME_RECALL] = {.type = FRAME_RECALL, .total = 4},
     [FRAME_RETURN] = {.type = FRAME_RETURN},
+    [FRAME_AGAIN] = {.type = FRAME_AGAIN,
+                     .length = FRAME_RTS_BYTES,
+                     .total = FORM_LARGE,
+                     .word = {FRAME_DATA << 16 | 2 << 24}},
 };
 
 #define GREETS (FRAME_BIT(FRAME_HELLO) | FRAME_BIT(FRAME_WELCOME) | FRAME_BIT(FRAME_REFUSE))
@@ -36,10 +40,10 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
     (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_BYE) | FRAME_BIT(FRAME_ALIVE) |                     \
      FRAME_BIT(FRAME_RTS) | FRAME_BIT(FRAME_RTR) | FRAME_BIT(FRAME_ATS) |                          \
      FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_NOTIFY) | FRAME_BIT(FRAME_RECALL) |                 \
-     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_COALESCED))
+     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_AGAIN))
 #define FILLED                                                                                     \
     (FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_RTS) |                   \
-     FRAME_BIT(FRAME_RTR))
+     FRAME_BIT(FRAME_RTR) | FRAME_BIT(FRAME_AGAIN))
 #define PACKED (FRAME_BIT(FRAME_DATA) | FRAME_BIT(FRAME_REQUEST))
 #define ALL (FRAME_BIT(FRAME_TYPES) - 2)
 

@@ -36,6 +36,7 @@ static const struct rule rules[FRAME_TYPES] = {
     [FRAME_NOTIFY] = {0, true, 0, 0},
     [FRAME_RECALL] = {0, true, 0, 0},
     [FRAME_RETURN] = {0, true, 0, 0},
+    [FRAME_AGAIN] = {0, true, FRAME_RTS_BYTES, FRAME_RTS_BYTES},
 };
 
 const char *frame_wrong(const struct frame *f) {
@@ -55,6 +56,7 @@ const char *frame_wrong(const struct frame *f) {
     case FRAME_NOTIFY:
     case FRAME_RECALL:
     case FRAME_RETURN:
+    case FRAME_AGAIN:
         break;
     case FRAME_HELLO: /* only during the handshake */
     case FRAME_WELCOME:

@@ -37,6 +37,7 @@ enum frame_type {
     FRAME_NOTIFY = 16,    /* the put before it is complete; total: a value of the application's */
     FRAME_RECALL = 17,    /* the receiver wants credits back; total: how many may be kept */
     FRAME_RETURN = 18,    /* here they are; total: how many */
+    FRAME_AGAIN = 19, /* an RTS whose connection was lost: where the message is to be found now */
     FRAME_TYPES
 };
 
@@ -55,11 +56,11 @@ enum frame_type {
 #define FRAME_CONTROLS                                                                             \
     (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_ALIVE) | FRAME_BIT(FRAME_RTR) |                     \
      FRAME_BIT(FRAME_ATS) | FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_RECALL) |                    \
-     FRAME_BIT(FRAME_RETURN))
+     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_AGAIN))
 
 #define COALESCE_ITEM_BYTES 16u /* in front of each message of a COALESCED frame */
 #define FRAME_WHOLE_BYTES 8u /* in front of the first piece of a request or reply: bytes in all */
-#define FRAME_RTS_BYTES 40u  /* payload of RTS, RTR */
+#define FRAME_RTS_BYTES 40u  /* payload of RTS, AGAIN */
 #define FRAME_RTR_BYTES 24u
 
 struct frame {

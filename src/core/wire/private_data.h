@@ -38,6 +38,8 @@
 #define PRIVATE_DATA_FEATURE_RESUME                                                                \
     (1u                                                                                            \
      << 6) /* a frame is its receiver's when it is acknowledged; the sender keeps it until then */
+#define PRIVATE_DATA_FEATURE_AGAIN                                                                 \
+    (1u << 7) /* with RESUME: a large message whose connection was lost is announced again */
 #define PRIVATE_DATA_FEATURE_HANDSHAKE                                                             \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \

@@ -21,6 +21,7 @@
 #include "datapath/loop/events.h"
 #include "datapath/loop/loop.h"
 #include "datapath/rma/one_sided.h"
+#include "datapath/rndv/again.h"
 #include "datapath/rndv/deliver.h"
 #include "datapath/rx/landing.h"
 #include "datapath/rndv/incoming.h"
@@ -186,6 +187,7 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     case FRAME_CANCEL:
     case FRAME_RECALL:
     case FRAME_RETURN:
+    case FRAME_AGAIN:
     case FRAME_TYPES:
         break;
     }
@@ -203,6 +205,8 @@ static void control(struct sluice_loop *l, struct connection *c, struct sluice_m
         if (!c->copies) /* many are on their way, and each takes a credit */
             c->credits.seen--;
         wrong = rndv_answer_arrived(l, s, f, msg->data);
+    } else if (f->type == FRAME_AGAIN) {
+        wrong = rndv_again_arrived(l, s, f, msg->data);
     } else if (f->type == FRAME_CANCEL) {
         wrong = rpc_server_cancelled(l, s, f);
     } else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN) {

@@ -115,6 +115,14 @@ void rndv_answer_flush(struct sluice_loop *l, struct session *s, struct wr_batch
     }
 }
 
+void rndv_answer_refused(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
+    loop_assert_inside(l);
+    struct rndv *r = s->rndv;
+    while (r->refuse != 0 &&
+           send_ats(l, s, batch, (uint64_t)__builtin_ctz(r->refuse), RNDV_OUTCOME_NO_MEMORY))
+        r->refuse &= r->refuse - 1;
+}
+
 uint32_t rndv_answer_take(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;

@@ -27,6 +27,7 @@
 #include "datapath/loop/upward.h"
 #include "datapath/rx/recv_queue.h"
 #include "datapath/tx/post.h"
+#include "datapath/tx/unacked.h"
 #include "core/region.h"
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -37,6 +38,7 @@ static struct rndv_rx *rndv_rx_new(struct rndv *r, unsigned number) {
         a++;
     *a = (struct rndv_rx){.number = (uint8_t)number, .numbered = true};
     r->by_number[number] = a;
+    r->refused &= ~(UINT32_C(1) << number);
     *r->last = a;
     r->last = &a->next;
     return a;
@@ -56,6 +58,7 @@ static void rndv_rx_free(struct rndv *r, struct rndv_rx *a) {
 static void release_number(struct rndv *r, struct rndv_rx *a) {
     r->by_number[a->number] = NULL;
     a->numbered = false;
+    r->refused |= (uint32_t)(a->outcome == RNDV_OUTCOME_NO_MEMORY) << a->number;
     if (a->state == RNDV_RX_DONE)
         rndv_rx_free(r, a);
     else
@@ -103,7 +106,7 @@ static void refuse(struct sluice_loop *l, struct session *s, struct rndv_rx *a) 
 
 static const char *wrong_rts(const struct rndv *r, const struct session *s, uint64_t size,
                              unsigned flags, const uint64_t word[5]) {
-    unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff, way = word[0] >> 24 & 0xff;
+    unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff;
     bool reply = type == FRAME_REPLY;
     if (number >= rndv_numbers(s) || r->by_number[number] || r->taken >> number & 1)
         return "an RTS whose id is in use, or none";
@@ -111,11 +114,9 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
         return "an RTS of no message";
     if (reply != ((flags & FRAME_RESERVED) != 0))
         return "an RTS with the credit of another frame";
-    if (way != RNDV_BY_READ && (way != RNDV_BY_COPY || !rndv_agreed_copy(s)) &&
-        (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
-        return "an RTS of an unknown way";
-    if (way == RNDV_BY_WRITE && (session_connection(s)->lacks & FABRIC_LACKS_IMMEDIATE))
-        return "an RTS of a way that these devices do not have";
+    const char *wrong = rndv_wrong_way(s, word);
+    if (wrong)
+        return wrong;
     if ((type == FRAME_DATA && word[2]) || word[4])
         return "an RTS with content that its type does not have";
     if (size <= s->tx.frame_payload || size > s->rx.message_max)
@@ -155,7 +156,8 @@ bool rndv_rts_arrived(struct sluice_loop *l, struct session *s, struct sluice_ms
     a->state = ask ? RNDV_RX_ASK : RNDV_RX_WAITS;
     msg->rx.rndv_entry = (uint32_t)(a - r->rx);
     if (a->way == RNDV_BY_COPY && a->type == FRAME_DATA && !ask && a->bytes <= RNDV_AT_ONCE &&
-        r->first == a && s->announced && !s->rx.held.head && loop_room(l, s))
+        r->first == a && s->announced && !s->rx.held.head && loop_room(l, s) &&
+        s->state != SESSION_DOWN)
         rndv_copy_at_once(l, s, a);
     if (a->state != RNDV_RX_HERE || !rndv_answer_at_once(l, s, a))
         rndv_dirty(l, s);
@@ -204,7 +206,7 @@ const char *rndv_write_arrived(struct sluice_loop *l, struct session *s, uint32_
 /* False: not now, or never (and then it is refused). */
 static bool find_memory(struct sluice_loop *l, struct session *s, struct rndv_rx *a) {
     struct rndv *r = s->rndv;
-    if (a->region)
+    if (a->region || a->landing)
         return true;
     if ((int32_t)(s->landing.found - a->behind) < 0)
         return false; /* a message before it has none yet */
@@ -303,7 +305,7 @@ static bool send_rtr(struct sluice_loop *l, struct session *s, struct wr_batch *
         wr_batch_post(l, s, batch);
     if (!rndv_room_control(l, s, batch))
         return false;
-    if (sq_used(c) + 2 > c->sq.limit || !wr_batch_header(l, s, &lkey)) {
+    if (sq_used(c) + 2 > sq_places(c) || !wr_batch_header(l, s, &lkey)) {
         session_block(s);
         return false;
     }
@@ -403,6 +405,10 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
     bool more = true; /* memory and reading: in order */
     for (struct rndv_rx *a = s->rndv->first, *next; a; a = next) {
         next = a->next;
+        if (a->stale) {
+            more = false;
+            continue;
+        }
         if (a->state == RNDV_RX_ASK || a->state == RNDV_RX_ASKED)
             more = false;
         if (a->state == RNDV_RX_WAITS && a->way != RNDV_BY_WRITE && *bytes == 0)
@@ -424,6 +430,8 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
         if (a->answer)
             rndv_answer(l, s, batch, a);
     }
+    if (s->rndv->refuse)
+        rndv_answer_refused(l, s, batch);
     if (s->rndv->taken)
         rndv_answer_flush(l, s, batch);
 }
@@ -447,6 +455,43 @@ void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx 
         rndv_rx_whole(l, s, a);
     }
     rndv_dirty(l, s);
+}
+
+/* ---- without a connection ---------------------------------------------------------------------- */
+
+void rndv_rx_lost(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    struct rndv *r = s->rndv;
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
+        mw_free(l->node, &r->mws[i]);
+    for (struct rndv_rx *a = r->first; a; a = a->next) {
+        a->mw = a->sink = NULL;
+        a->flying = 0;
+        a->stale = a->numbered;
+        switch ((enum rndv_rx_state)a->state) {
+        case RNDV_RX_BEGINS:
+        case RNDV_RX_MOVES: /* its memory is kept */
+            a->offset = 0;
+            a->state = RNDV_RX_WAITS;
+            break;
+        case RNDV_RX_CLOSES: /* all of it was written */
+        case RNDV_RX_CLOSING:
+            settled(l, s, a, RNDV_RX_HERE);
+            break;
+        case RNDV_RX_ASK:
+        case RNDV_RX_ASKED:
+        case RNDV_RX_WAITS:
+        case RNDV_RX_HERE:
+        case RNDV_RX_REFUSED:
+        case RNDV_RX_FAILED:
+        case RNDV_RX_DONE:
+        case RNDV_RX_FREE:
+            break;
+        }
+    }
+    r->flying = r->ready = 0;
+    r->taken = r->refuse = 0; /* the sender asks again for all that it was not told of */
+    r->in_kind = false;
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
  *   rts.c     sender: announces
  *   outgoing.c      sender: messages that were announced, until the peer has them
  *   incoming.c      receiver: announcements, and the memory they go to
+ *   again.c   both: what becomes of it when the connection is lost, and another one takes its place
  *   copy.c    receiver: those that it copies by itself
  *   ats.c  receiver: tells the sender which it has
  *   deliver.c      receiver: delivers in order; asks the application where a message goes
@@ -61,6 +62,7 @@ struct rndv_tx {
     uint8_t state; /* enum rndv_tx_state */
     uint8_t way;
     bool reserves;         /* WRITE: a credit, until the last is posted */
+    bool again;            /* announced again: the peer may have had it before */
     bool counted;          /* the window of the session has its bytes still */
     sluice_status outcome; /* from ATS on */
     struct sluice_msg *msg;
@@ -70,7 +72,8 @@ struct rndv_tx {
     uint64_t address;
     uint32_t rkey;
     uint64_t order;
-    struct mw mw; /* READ */
+    uint32_t sequence; /* of its RTS */
+    struct mw mw;      /* READ */
 };
 
 enum rndv_rx_state {
@@ -94,6 +97,7 @@ struct rndv_rx {
     bool answer;     /* its sender is to be told */
     bool numbered;   /* the number is in use */
     bool holds;      /* its landing counts as held: landing.c */
+    bool stale;      /* its connection was lost, and its sender has not told where it is now */
     uint8_t outcome; /* of ATS */
     uint32_t rkey;
     uint32_t flying; /* READs posted and not completed */
@@ -114,11 +118,14 @@ struct rndv {
     struct rndv_tx out[RNDV_NUMBERS];
     uint32_t out_in[RNDV_TX_STATES]; /* the numbers in each state, a bit each */
     uint32_t out_count, out_writes;  /* in use; of these by WRITE */
+    uint32_t out_again, out_replay;  /* RTS: to be announced again; with their frames (again.c) */
     uint64_t out_order;              /* the last one announced */
     struct rndv_rx rx[RNDV_RX_MAX];
     struct rndv_rx *first, **last; /* those not delivered */
     struct rndv_rx *by_number[RNDV_NUMBERS];
     uint32_t taken;            /* numbers of messages that are here, of which to tell: a bit each */
+    uint32_t refused;          /* numbers whose last message was, a bit each */
+    uint32_t refuse;           /* of these, of which to tell again */
     uint32_t told_turn;        /* when an ATS told of some last */
     bool in_kind;              /* large messages follow large ones: of these the next RTS tells */
     bool is_late;              /* the session is in the loop's list of those that wait for it */
@@ -202,6 +209,23 @@ void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx 
 void rndv_tx_end(struct sluice_loop *l, struct session *s);
 /* It is being announced: a free one, whose way, parts and window are set. */
 void rndv_tx_begin(struct session *s, struct rndv_tx *d, struct sluice_msg *msg);
+/* Of these numbers, in the order of the announcements, as the peer delivers them. NULL: there are none. */
+struct rndv_tx *rndv_tx_oldest(struct rndv *r, uint32_t numbers);
+/* Its connection is gone: it has no key, and is to be announced again, or has its outcome. */
+void rndv_tx_lost(struct sluice_loop *l, struct session *s);
+/* It is announced again, this way. */
+void rndv_tx_again(struct session *s, struct rndv_tx *d, unsigned way);
+
+/* ---- rts.c ------------------------------------------------------------------------------------ */
+
+/*
+ * A message that was announced gets a place in which it is found over this connection: the request that makes its key is
+ * in the batch, which has room for one more, and `payload` (FRAME_RTS_BYTES) is what says so. False: not now, or the session is closed.
+ */
+bool rndv_rts_again(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                    struct rndv_tx *d, uint64_t *payload);
+/* NULL, or what is wrong: whether a message may lie where these words of an RTS or AGAIN say. */
+const char *rndv_wrong_way(const struct session *s, const uint64_t *word);
 /* The peer has messages of these numbers. NULL, or what is wrong. */
 const char *rndv_tx_taken(struct sluice_loop *l, struct session *s, uint64_t numbers);
 
@@ -217,6 +241,8 @@ void rndv_answer_flush(struct sluice_loop *l, struct session *s, struct wr_batch
 /* What an RTS that is posted now tells the peer. */
 uint32_t rndv_answer_take(struct sluice_loop *l, struct session *s);
 void rndv_answer_forget(struct sluice_loop *l, struct session *s);
+/* Of messages that could not be taken, of which the answer was lost. */
+void rndv_answer_refused(struct sluice_loop *l, struct session *s, struct wr_batch *batch);
 
 /* ---- incoming.c ------------------------------------------------------------------------------- */
 
@@ -224,6 +250,8 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
                    uint32_t *bytes);
 void rndv_rx_completed(struct sluice_loop *l, struct session *s, struct rndv_rx *a,
                        sluice_status status);
+/* Its connection is gone: what is not whole begins anew when its sender has told where it is. */
+void rndv_rx_lost(struct sluice_loop *l, struct session *s);
 void rndv_rx_end(struct sluice_loop *l, struct session *s);
 void rndv_rx_drop(struct sluice_loop *l, struct session *s);
 /* Of one that is here, or cannot be: whether its number may be its peer's again (else too many wait to be delivered). */

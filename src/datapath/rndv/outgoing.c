@@ -29,8 +29,7 @@ static void set_state(struct rndv *r, struct rndv_tx *d, enum rndv_tx_state stat
     d->state = (uint8_t)state;
 }
 
-/* Of these numbers, in the order of the announcements, as the peer delivers them. NULL: there are none. */
-static struct rndv_tx *oldest(struct rndv *r, uint32_t numbers) {
+struct rndv_tx *rndv_tx_oldest(struct rndv *r, uint32_t numbers) {
     struct rndv_tx *found = NULL;
     for (; numbers != 0; numbers &= numbers - 1) {
         struct rndv_tx *d = &r->out[__builtin_ctz(numbers)];
@@ -61,12 +60,20 @@ void rndv_tx_begin(struct session *s, struct rndv_tx *d, struct sluice_msg *msg)
     struct rndv *r = s->rndv;
     d->counted = msg->kind != MSG_REQUEST; /* a request's place has its share */
     d->outcome = SLUICE_EUNKNOWN;
+    d->again = false;
     d->msg = msg;
     d->offset = 0;
     d->order = ++r->out_order;
     set_state(r, d, RNDV_TX_RTS);
     r->out_count++;
     r->out_writes += d->way == RNDV_BY_WRITE;
+    reserve(s, d);
+}
+
+void rndv_tx_again(struct session *s, struct rndv_tx *d, unsigned way) {
+    d->way = (uint8_t)way;
+    d->again = true;
+    s->rndv->out_writes += d->way == RNDV_BY_WRITE;
     reserve(s, d);
 }
 
@@ -109,12 +116,33 @@ void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx 
         d->outcome = status; /* the session ends: rndv_tx_end() */
 }
 
+void rndv_tx_lost(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    struct rndv *r = s->rndv;
+    for (unsigned i = 0; i < RNDV_NUMBERS; i++)
+        mw_free(l->node, &r->out[i].mw); /* no key of before opens anything */
+    for (struct rndv_tx *d;
+         (d = rndv_tx_oldest(r, r->out_in[RNDV_TX_ATS] | r->out_in[RNDV_TX_CLOSING]));)
+        finish(l, s, d, d->outcome); /* the peer has it, or does not want it */
+    r->out_again = ~r->out_in[RNDV_TX_FREE];
+    r->out_replay = 0;
+    r->out_writes = 0;
+    for (uint32_t left = r->out_again; left != 0; left &= left - 1) {
+        struct rndv_tx *d = &r->out[__builtin_ctz(left)];
+        d->way = 0;
+        d->reserves = false; /* a credit of the connection that was lost */
+        d->offset = 0;
+        d->outcome = SLUICE_EUNKNOWN;
+        set_state(r, d, RNDV_TX_RTS);
+    }
+}
+
 void rndv_tx_end(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         mw_free(l->node, &r->out[i].mw); /* before the memory is used for anything else */
-    for (struct rndv_tx *d; (d = oldest(r, ~r->out_in[RNDV_TX_FREE]));) {
+    for (struct rndv_tx *d; (d = rndv_tx_oldest(r, ~r->out_in[RNDV_TX_FREE]));) {
         switch ((enum rndv_tx_state)d->state) {
         case RNDV_TX_FREE: /* cannot be */
         case RNDV_TX_STATES:
@@ -151,6 +179,16 @@ static const char *ready(struct rndv *r, struct rndv_tx *d, const uint8_t *paylo
     return NULL;
 }
 
+/* Numbers of which the peer has an announcement that it has not answered. */
+static uint32_t awaited(const struct rndv *r) {
+    return r->out_in[RNDV_TX_RTS] & ~(r->out_again | r->out_replay);
+}
+
+/* The peer has it only when this side has written it. */
+static bool must_be_written(const struct rndv_tx *d) {
+    return d->way == RNDV_BY_WRITE && !d->again;
+}
+
 static void is_taken(struct sluice_loop *l, struct session *s, struct rndv_tx *d) {
     if (d->way == RNDV_BY_COPY) /* there is no key to take back */
         finish(l, s, d, d->outcome);
@@ -161,10 +199,10 @@ static void is_taken(struct sluice_loop *l, struct session *s, struct rndv_tx *d
 const char *rndv_tx_taken(struct sluice_loop *l, struct session *s, uint64_t numbers) {
     loop_assert_inside(l);
     struct rndv *r = s->rndv;
-    if (!r || !rndv_agreed_answers(s) || numbers & ~(uint64_t)r->out_in[RNDV_TX_RTS])
+    if (!r || !rndv_agreed_answers(s) || numbers & ~(uint64_t)awaited(r))
         return "an answer to no RTS";
     for (uint64_t left = numbers; left != 0; left &= left - 1)
-        if (r->out[__builtin_ctzll(left)].way == RNDV_BY_WRITE)
+        if (must_be_written(&r->out[__builtin_ctzll(left)]))
             return "an answer that cannot be";
     for (; numbers != 0; numbers &= numbers - 1) {
         struct rndv_tx *d = &r->out[__builtin_ctzll(numbers)];
@@ -184,7 +222,7 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
     uint64_t outcome = f->type == FRAME_ATS ? f->total >> 32 : 0;
     if (outcome == RNDV_OUTCOME_SEVERAL)
         return number ? rndv_tx_taken(l, s, number) : "an ATS to no RTS";
-    if (!r || number >= RNDV_NUMBERS || r->out[number].state != RNDV_TX_RTS)
+    if (!r || number >= RNDV_NUMBERS || !(awaited(r) >> number & 1))
         return "an RTR or ATS to no RTS";
     struct rndv_tx *d = &r->out[number];
     if (f->type == FRAME_RTR) {
@@ -192,8 +230,7 @@ const char *rndv_answer_arrived(struct sluice_loop *l, struct session *s, const 
         if (wrong)
             return wrong;
     } else {
-        if (outcome > RNDV_OUTCOME_NO_MEMORY ||
-            (d->way == RNDV_BY_WRITE && outcome == RNDV_OUTCOME_OK))
+        if (outcome > RNDV_OUTCOME_NO_MEMORY || (must_be_written(d) && outcome == RNDV_OUTCOME_OK))
             return "an outcome that cannot be";
         d->outcome = outcome == RNDV_OUTCOME_OK ? SLUICE_OK : SLUICE_EMSGSIZE;
         is_taken(l, s, d);
@@ -282,10 +319,10 @@ void rndv_tx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
     struct rndv_tx *d;
     if (r->out_count == 0)
         return;
-    while ((d = oldest(r, r->out_in[RNDV_TX_ATS])))
+    while ((d = rndv_tx_oldest(r, r->out_in[RNDV_TX_ATS])))
         if (!take_back(l, s, batch, d))
             return;
-    while ((d = oldest(r, r->out_in[RNDV_TX_WRITING])))
+    while ((d = rndv_tx_oldest(r, r->out_in[RNDV_TX_WRITING])))
         if (!write_some(l, s, batch, d, bytes))
             return;
 }

@@ -17,6 +17,7 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
+#include "datapath/tx/unacked.h"
 #include "fabric/fast.h"
 
 /*
@@ -39,8 +40,8 @@ uint64_t rndv_threshold(const struct session *s) {
     const struct connection *c = session_connection(s);
     const struct node_options *options = &s->node->options;
     uint64_t above = options->rendezvous_bytes;
-    if ((options->without & WITHOUT_RENDEZVOUS) || connection_keeps(c))
-        return UINT64_MAX; /* what is kept until it is acknowledged lies in frames */
+    if ((options->without & WITHOUT_RENDEZVOUS) || (connection_keeps(c) && !s->resume.again))
+        return UINT64_MAX; /* what the peer would not hear of again lies in frames */
     if (above == 0 && c->shares && options->rendezvous == SLUICE_RENDEZVOUS_AUTO)
         above = SWITCH_SHARED;
     else if (above == 0 && !s->node->traits.exact_windows)
@@ -54,7 +55,7 @@ uint64_t rndv_threshold(const struct session *s) {
 
 uint64_t rndv_rpc_threshold(const struct session *s) {
     bool agreed = session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_PIECES;
-    if (connection_keeps(session_connection(s)))
+    if (connection_keeps(session_connection(s)) && !s->resume.again)
         return UINT64_MAX;
     return agreed && rndv_alone_max(s) > 0 ? s->tx.rndv_above : s->tx.frame_payload;
 }
@@ -116,17 +117,17 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
 }
 
 uint32_t rndv_numbers(const struct session *s) {
-    bool agreed = session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_NUMBERS;
+    bool agreed = s->resume.features & PRIVATE_DATA_FEATURE_NUMBERS;
     return agreed ? RNDV_NUMBERS : RNDV_NUMBERS_FEW;
 }
 
 bool rndv_agreed_answers(const struct session *s) {
-    return session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_ANSWERS;
+    return s->resume.features & PRIVATE_DATA_FEATURE_ANSWERS;
 }
 
 bool rndv_agreed_copy(const struct session *s) {
     return s->node->traits.shares &&
-           (session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
+           (s->resume.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
 }
 
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
@@ -150,7 +151,7 @@ bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch)
     loop_assert_inside(l);
     if (batch->count == LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
-    if (sq_used(c) < c->sq.limit && s->state <= SESSION_FLUSHING)
+    if (sq_used(c) < sq_places(c) && s->state <= SESSION_FLUSHING)
         return true;
     session_block(s);
     return false;
@@ -315,7 +316,7 @@ bool rndv_goes_on(const struct session *s) {
 }
 
 bool rndv_pending(const struct session *s) {
-    return s->rndv && (s->rndv->out_count > 0 || s->rndv->taken != 0);
+    return s->rndv && (s->rndv->out_count > 0 || (s->rndv->taken | s->rndv->refuse) != 0);
 }
 
 void rndv_end(struct sluice_loop *l, struct session *s) {

@@ -34,6 +34,8 @@ bool rndv_agreed_copy(const struct session *s);
 bool rndv_goes_on(const struct session *s);
 /* Sessions whose answers waited for an RTS through a turn: they wait no longer. */
 void rndv_answer_late(struct sluice_loop *l);
+/* The connection was lost and is drained: what is on its way waits for another one (again.c). */
+void rndv_lost(struct sluice_loop *l, struct session *s);
 /* The queue pair is gone, and nothing of it moves any more. */
 void rndv_end(struct sluice_loop *l, struct session *s);
 /* Frees what was received and not delivered. */

@@ -8,8 +8,10 @@
 #include "core/context.h"
 #include "core/wire/frame.h"
 #include "datapath/loop/loop.h"
+#include "datapath/loop/upward.h"
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/mw.h"
+#include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
@@ -72,16 +74,21 @@ static uint64_t first_word(const struct rndv *r, const struct rndv_tx *d, enum f
     return htole64(number | (uint64_t)type << 16 | (uint64_t)d->way << 24 | (uint64_t)key << 32);
 }
 
+static void put_words(const struct session *s, const struct rndv_tx *d, struct rts_place place,
+                      uint64_t total, uint32_t taken, uint64_t *payload) {
+    payload[0] = first_word(s->rndv, d, type_of(d->msg), place.key);
+    payload[1] = htole64(place.at);
+    payload[2] = htole64(total);
+    payload[3] = htole64(taken);
+    payload[4] = 0;
+}
+
 static void post_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
-                     const struct rndv_tx *d, struct rts_place place, uint64_t total) {
+                     struct rndv_tx *d, struct rts_place place, uint64_t total) {
     struct connection *c = session_connection(s);
-    uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)] = {
-        first_word(s->rndv, d, type_of(d->msg), place.key),
-        htole64(place.at),
-        htole64(total),
-        htole64(rndv_answer_take(l, s)),
-    };
-    c->tx.sequence++;
+    uint64_t payload[FRAME_RTS_BYTES / sizeof(uint64_t)];
+    put_words(s, d, place, total, rndv_answer_take(l, s), payload);
+    d->sequence = ++c->tx.sequence;
     /* Room for its header was made sure of. */
     rndv_post_frame(l, s, batch, header_of(d->msg), payload);
     /* The window is taken back behind it: by then it is acknowledged, and has not to be asked for. */
@@ -108,6 +115,28 @@ static bool may_copy(const struct session *s, const struct mw_bytes *of, struct 
                         &place->at);
 }
 
+/* How it goes, and where it lies; *bind: by a key that this request makes. False: no memory for a key now. */
+static bool find_place(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
+                       const struct sluice_msg *msg, unsigned *way, struct rts_place *place,
+                       struct ibv_send_wr *wr, bool *bind) {
+    struct mw_bytes of;
+    *bind = false;
+    *place = (struct rts_place){0};
+    if (*way != RNDV_BY_READ)
+        return true;
+    of = readable(msg, d->parts);
+    if (may_copy(s, &of, place)) {
+        *way = RNDV_BY_COPY;
+        return true;
+    }
+    if (!mw_open(l->node, &d->mw, &of, wr, bind)) {
+        rndv_retry(l, s);
+        return false;
+    }
+    *place = (struct rts_place){d->mw.rkey, (uintptr_t)of.addr};
+    return true;
+}
+
 static enum build_result send_rts(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   struct sluice_msg *msg, unsigned way,
                                   const struct iov_part *parts, uint32_t part_count) {
@@ -116,28 +145,19 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     if (!d || !may_send_rts(l, s, batch))
         return BUILD_NONE;
     struct ibv_send_wr wr;
-    bool bind = false;
+    bool bind;
     uint64_t total = 0;
-    struct mw_bytes of = {0};
-    struct rts_place place = {0};
-    if (way == RNDV_BY_READ)
-        of = readable(msg, parts);
-    if (way == RNDV_BY_READ && may_copy(s, &of, &place))
-        way = RNDV_BY_COPY;
-    if (way == RNDV_BY_READ && !mw_open(l->node, &d->mw, &of, &wr, &bind)) {
-        rndv_retry(l, s);
+    struct rts_place place;
+    d->parts = parts;
+    d->part_count = part_count;
+    if (!find_place(l, s, d, msg, &way, &place, &wr, &bind))
         return BUILD_NONE;
-    }
-    if (way == RNDV_BY_READ)
-        place = (struct rts_place){d->mw.rkey, (uintptr_t)of.addr};
     if ((msg->kind == MSG_REQUEST || msg->kind == MSG_REPLY) &&
         !rpc_client_assign(l, s, msg, &total)) {
         mw_forget(l->node, &d->mw);
         return BUILD_NONE;
     }
     d->way = (uint8_t)way;
-    d->parts = parts;
-    d->part_count = part_count;
     rndv_tx_begin(s, d, msg);
     if (bind)
         rndv_post_mw(l, s, batch, &wr, NULL, 0);
@@ -145,6 +165,28 @@ static enum build_result send_rts(struct sluice_loop *l, struct session *s, stru
     l->totals.messages_sent++;
     l->totals.bytes_sent += msg->size;
     return BUILD_DONE;
+}
+
+bool rndv_rts_again(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                    struct rndv_tx *d, uint64_t *payload) {
+    loop_assert_inside(l);
+    struct ibv_send_wr wr;
+    struct rts_place place;
+    bool bind;
+    bool one = !d->parts || (d->part_count == 1 && d->parts->region);
+    unsigned way = one ? way_of(s) : RNDV_BY_WRITE;
+    if (way == RNDV_BY_WRITE && (session_connection(s)->lacks & FABRIC_LACKS_IMMEDIATE)) {
+        session_close(l, s, SLUICE_REASON_UNSUPPORTED, 0,
+                      "a message of several pieces cannot be written over this connection");
+        return false;
+    }
+    if (!find_place(l, s, d, d->msg, &way, &place, &wr, &bind))
+        return false;
+    rndv_tx_again(s, d, way);
+    if (bind)
+        rndv_post_mw(l, s, batch, &wr, NULL, 0);
+    put_words(s, d, place, 0, 0, payload);
+    return true;
 }
 
 bool rndv_announce(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
@@ -174,6 +216,16 @@ enum build_result rndv_build(struct sluice_loop *l, struct session *s, struct wr
                              struct sluice_msg *msg) {
     loop_assert_inside(l);
     return send_rts(l, s, batch, msg, way_of(s), NULL, 0);
+}
+
+const char *rndv_wrong_way(const struct session *s, const uint64_t *word) {
+    unsigned way = word[0] >> 24 & 0xff;
+    if (way != RNDV_BY_READ && (way != RNDV_BY_COPY || !rndv_agreed_copy(s)) &&
+        (way != RNDV_BY_WRITE || word[0] >> 32 || word[1]))
+        return "an RTS of an unknown way";
+    if (way == RNDV_BY_WRITE && (session_connection(s)->lacks & FABRIC_LACKS_IMMEDIATE))
+        return "an RTS of a way that these devices do not have";
+    return NULL;
 }
 
 bool rndv_has_way(const struct session *s, const struct iov_part *parts, unsigned count) {

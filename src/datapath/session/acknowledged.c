@@ -113,7 +113,7 @@ void acknowledged_flush(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     uint32_t head = c->sq.head;
     release(l, c);
-    if (s->resume.kept)
+    if (unlikely(c->sq.limit == 0))
         replay_flush(l, s);
     if (c->sq.head != head) {
         if (s->window.waits_writable)
@@ -125,7 +125,7 @@ void acknowledged_flush(struct sluice_loop *l, struct session *s) {
     acks_flush(l, c);
     c = session_connection(s);
     s->plain_rx =
-        connection_keeps(c) && !c->confirm.on && !s->resume.kept && session_receives_plain(s)
+        connection_keeps(c) && !c->confirm.on && c->sq.limit > 0 && session_receives_plain(s)
             ? SESSION_RX_ACKS
             : SESSION_RX_ANY;
 }

@@ -170,6 +170,12 @@ static bool resumes(const struct connection *c) {
     return (c->cm.rep.features & both) == both;
 }
 
+/* And large messages are announced again. */
+static bool says_again(const struct connection *c) {
+    const uint32_t both = PRIVATE_DATA_FEATURE_AGAIN | PRIVATE_DATA_FEATURE_ANSWERS;
+    return resumes(c) && (c->cm.rep.features & both) == both;
+}
+
 /* Which operations one of the two devices does not have. */
 static void settle_operations(struct connection *c) {
     struct session *s = c->session;
@@ -183,6 +189,8 @@ static void settle_operations(struct connection *c) {
         confirm_init(c); /* nothing was posted yet */
     if (resumes(c))
         unacked_begin(c);
+    s->resume.features = c->cm.rep.features;
+    s->resume.again = says_again(c);
 }
 
 /*

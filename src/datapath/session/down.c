@@ -12,7 +12,8 @@
  * pair and no receives; what is sent is queued up to the window. A dialer that was faster to notice the loss is believed: its
  * connection takes the place of one that seems to be up. Not where peers have keys, before the proof is there: it is told to come again.
  *
- * A session with a large message that is announced, or an operation on memory, on its way ends with its connection.
+ * Large messages that were announced are announced again (rndv/again.c). A session with an operation on memory on its way ends with
+ * its connection.
  *
  * Owner: the loop's thread.
  */
@@ -91,7 +92,7 @@ static bool may_pass(const struct session *s, sluice_reason reason) {
 
 static bool has_transfers(const struct session *s) {
     const struct sluice_msg *first = s->tx.queue.head;
-    return session_connection(s)->rma.posted > 0 || rndv_pending(s) ||
+    return session_connection(s)->rma.posted > 0 || (rndv_pending(s) && !s->resume.again) ||
            (first && first->kind == MSG_ONE_SIDED && first->tx.sent > 0);
 }
 
@@ -266,6 +267,8 @@ void down_drained(struct sluice_loop *l, struct connection *before) {
         return;
     struct connection *c = session_connection(s);
     go_on_counting(c, before);
+    if (before->served)
+        rndv_lost(l, s);
     if (s->link_config.dialing)
         dial(l, s, before);
     else if (!c->unused)
@@ -319,7 +322,8 @@ static void refuse(struct sluice_loop *l, struct connection *c, sluice_reason re
 /* What both sides agreed on at first holds on, and who was known by a key is known by that. */
 static bool fits(const struct session *s, const struct connection *c) {
     const struct private_data_rep *rep = &c->cm.rep;
-    const uint32_t both = PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_PIECES;
+    const uint32_t both = PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_PIECES |
+                          (s->resume.again ? PRIVATE_DATA_FEATURE_AGAIN : 0);
     bool keyed = rep->features & PRIVATE_DATA_FEATURE_HMAC;
     return (rep->features & both) == both &&
            (1u << rep->eager_log2) - FRAME_BYTES == s->tx.frame_payload &&

@@ -4,8 +4,9 @@
  *
  * The entries of the send queue are kept where they are, in the connection that was lost, and with them the headers of those frames
  * that had theirs in its ring of headers. When the session has another connection, what the peer has not received goes over it, in
- * order: the same bytes, with the credits and the acknowledgement of now. Until all of it is posted nothing else is: the limit of the new
- * send queue is 0. If that connection is lost as well, what it has comes before what is still kept.
+ * order: the same bytes, with the credits and the acknowledgement of now, and announcements of large messages with the keys of now. Those
+ * that the peer has are announced again before (rndv/again.c), as it delivers nothing that is behind them. Until all of it is posted
+ * nothing else is: the limit of the new send queue is 0. If that connection is lost as well, what it has comes before what is still kept.
  *
  * Owner: the loop's thread.
  */
@@ -15,6 +16,7 @@
 
 #include "core/wire/frame.h"
 #include "datapath/loop/discard.h"
+#include "datapath/rndv/again.h"
 #include "datapath/session/acknowledged.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/send_completion.h"
@@ -67,7 +69,7 @@ void replay_begin(struct sluice_loop *l, struct session *s, uint32_t received) {
     }
     while (s->resume.kept && !skip_ended(s->resume.kept))
         forget(l, s);
-    if (s->resume.kept)
+    if (rndv_again_begin(s, received) || s->resume.kept)
         c->sq.limit = 0;
     session_disturb(s);
     loop_dirty(l, s);
@@ -86,13 +88,20 @@ static uint8_t *header_in_front(const struct sq_entry *entry) {
     return entry->msg->data + skipped - FRAME_BYTES;
 }
 
+/* Of the frame that is kept first: in the ring of the connection that was lost, or in front of its payload. */
+static uint8_t *header_of(const struct session *s, const struct sq_entry *entry) {
+    const struct connection *kept = s->resume.kept;
+    if (!is_in_ring(s, entry))
+        return header_in_front(entry);
+    return kept->sq.headers->data + (kept->sq.head & kept->sq.mask) * HEADER_BYTES;
+}
+
 /* A header of the ring and what is behind it there, copied into the next place of the new one. NULL: no memory, now. */
-static uint8_t *copy_header(struct sluice_loop *l, struct session *s, struct connection *kept,
+static uint8_t *copy_header(struct sluice_loop *l, struct session *s, const uint8_t *from,
                             uint32_t *lkey) {
     uint8_t *at = wr_batch_header(l, s, lkey);
     if (at)
-        memcpy(at, kept->sq.headers->data + (kept->sq.head & kept->sq.mask) * HEADER_BYTES,
-               HEADER_BYTES);
+        memcpy(at, from, HEADER_BYTES);
     return at;
 }
 
@@ -102,7 +111,7 @@ static unsigned pieces(struct sluice_loop *l, struct session *s, const struct sq
     uint32_t ahead = (f->flags & FRAME_FIRST) && f->type != FRAME_FRAG ? FRAME_WHOLE_BYTES : 0;
     if ((entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK) == SQ_IOV)
         return iov_again(l, s, entry->msg, entry->bytes & SQ_BYTES, f->length, sge + 1);
-    if (f->length == ahead)
+    if (f->length == ahead || f->type == FRAME_RTS)
         return 0;
     sge[1] = unacked_slice(header);
     return 1;
@@ -120,12 +129,14 @@ static bool build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
     struct sq_entry *entry = first_of(kept);
     bool ring = is_in_ring(s, entry);
     uint32_t lkey = entry->msg ? entry->msg->lkey : 0;
-    uint8_t *at = ring ? copy_header(l, s, kept, &lkey) : header_in_front(entry);
-    if (!at)
-        return false;
+    uint8_t *at = header_of(s, entry);
     struct frame f = frame_get(at);
     bool reserved = f.flags & FRAME_RESERVED;
     if (!reserved && c->tx.credits <= c->tx.reserve)
+        return false;
+    if (f.type == FRAME_RTS && !rndv_again_replay(l, s, batch, at + FRAME_BYTES))
+        return false;
+    if (ring && !(at = copy_header(l, s, at, &lkey)))
         return false;
     struct ibv_sge *sge = ring ? l->iov_sge[batch->count] : l->send_sge[batch->count];
     unsigned count = ring ? pieces(l, s, entry, at, &f, sge) : 0;
@@ -152,6 +163,8 @@ void replay_flush(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (s->state != SESSION_UP && s->state != SESSION_FLUSHING)
+        return;
+    if (!rndv_again_flush(l, s))
         return;
     for (unsigned built = 1; built > 0 && s->resume.kept;) {
         struct wr_batch batch;

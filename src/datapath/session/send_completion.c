@@ -164,9 +164,10 @@ static void send_moved(struct sluice_loop *l, struct connection *c) {
 /* What a completion that failed says. what: the kind of its entry, which has its outcome. */
 static void failed(struct sluice_loop *l, struct connection *c, const struct ibv_wc *wc,
                    unsigned what) {
-    if (wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_ONE_SIDED)
+    bool access = wc->status == IBV_WC_REM_ACCESS_ERR && session_connection(c->session) == c;
+    if (access && what == SQ_ONE_SIDED)
         session_access_error(l, c->session, wc);
-    else if (wc->status == IBV_WC_REM_ACCESS_ERR && what == SQ_RNDV)
+    else if (access && what == SQ_RNDV)
         session_withdrawn(l, c->session, wc);
     else
         connection_wc_error(l, c, wc);
