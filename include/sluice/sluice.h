@@ -494,7 +494,7 @@ typedef enum sluice_transport {
 
 typedef struct sluice_session_info {
     size_t size;                /* set by the caller */
-    char peer[64];              /* address of the peer */
+    char peer[64];              /* address of the peer; of a dial with several the one in use */
     uint64_t message_bytes_max; /* agreed with the peer */
     uint32_t eager_bytes;       /* largest message that travels in one frame */
     uint32_t credits;           /* frames the peer lets us have in flight */

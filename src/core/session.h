@@ -162,8 +162,8 @@ struct session_resume {
     uint64_t retry_ns,
         pause_ns;         /* dialer: when it dials again, 0: it does; the pause before that */
     uint64_t count;       /* how often it was */
-    uint32_t features;    /* of its last connection that was agreed on, and of its next */
-    bool again;           /* constant: large messages are announced again */
+    uint32_t features;    /* of its first connection, and so of all; constant while it is up */
+    bool again;           /* of these: large messages are announced again */
     sluice_reason reason; /* of the loss */
     uint32_t vendor;
     bool listed,

@@ -10,7 +10,9 @@ set -uo pipefail
 . "${BASH_SOURCE[0]%/*}/../support/tools_checks.sh"
 export SLUICE_DEVICE=soft
 
-breaks='qp=* send=150 status=RETRY_EXC_ERR' # each queue pair of the process, when it has sent so often
+# Each queue pair of the process breaks when it has sent so often: a large message is one send at least.
+breaks='qp=* send=150 status=RETRY_EXC_ERR'
+breaks_soon='qp=* send=15 status=RETRY_EXC_ERR'
 
 # receiver NAME ARGUMENTS...: listens -> $server, $port; sender NAME ARGUMENTS...: sends $work/data -> $client
 receiver() {
@@ -57,7 +59,7 @@ for way in "" require; do
     export SLUICE_SOFT_NET=$way
     [[ -n $way ]] || unset SLUICE_SOFT_NET
     receiver copy --resume 60
-    SLUICE_SOFT_FAULTS=$breaks sender original --resume 60 "127.0.0.1:$port"
+    SLUICE_SOFT_FAULTS=$breaks_soon sender original --resume 60 "127.0.0.1:$port"
     served "$client" 0 "sluice-cat whose connection breaks"
     served "$server" 0 "sluice-cat that receives meanwhile"
     check "wrong data: what sluice-cat wrote is not what was sent" cmp "$work/data" "$work/copy.out"
@@ -82,7 +84,7 @@ for receiver in "" "--resume 60"; do
     # shellcheck disable=SC2086 # one word or two
     receiver alone $receiver
     # shellcheck disable=SC2046 # likewise
-    SLUICE_SOFT_FAULTS=$breaks sender other $([[ -n $receiver ]] || echo --resume 60) "127.0.0.1:$port"
+    SLUICE_SOFT_FAULTS=$breaks_soon sender other $([[ -n $receiver ]] || echo --resume 60) "127.0.0.1:$port"
     served "$client" 1 "a sender whose receiver does not resume"
     served "$server" 1 "a receiver whose sender does not resume"
     check "told of a loss that was the end" [ "$(cat "$work/other.err" "$work/alone.err" | grep -c 'lost its')" = 0 ]

@@ -26,6 +26,7 @@
 #include "datapath/rx/landing.h"
 #include "datapath/rndv/incoming.h"
 #include "datapath/rndv/outgoing.h"
+#include "datapath/rndv/rndv.h"
 #include "datapath/rpc/client.h"
 #include "datapath/rpc/server.h"
 #include "datapath/progress/unpack.h"
@@ -391,6 +392,9 @@ static inline bool pass_on(struct sluice_loop *l, struct connection *c, struct s
     } else if (unlikely(!s->announced || s->rx.held.head || !loop_room(l, s))) {
         if (unlikely(!s->announced && !s->rx.held.head))
             session_arrived(l, s);
+        if (unlikely(rndv_is_stale(s)) && FRAME_NUMBERED >> f->type & 1)
+            return !receive_broken(l, s, msg,
+                                   "a frame before all that was lost is announced again");
         hold(l, s, msg);
         if (s->announced && !s->retry && !s->rx.held_pending)
             event_notice(l, s, NOTICE_HELD);

@@ -133,10 +133,10 @@ const char *rndv_again_arrived(struct sluice_loop *l, struct session *s, const s
         if (!a->stale || a->type != type || a->bytes != f->total)
             return "an AGAIN of another message";
         a->stale = false;
+        r->stale--;
         a->way = word[0] >> 24 & 0xff;
         a->rkey = (uint32_t)(word[0] >> 32);
         a->address = word[1];
-        s->landing.ns = loop_clock(l); /* its sender's time begins */
     }
     rndv_dirty(l, s);
     return NULL;

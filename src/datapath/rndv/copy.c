@@ -50,13 +50,18 @@ void rndv_copy_at_once(struct sluice_loop *l, struct session *s, struct rndv_rx 
     msg_discard(l, landing);
 }
 
-bool rndv_copy_some(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left) {
+bool rndv_copy_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                    struct rndv_rx *a, uint32_t *left) {
+    const struct connection *c = session_connection(s);
     loop_assert_inside(l);
     uint32_t bytes = rndv_chunk(s, a->bytes, a->offset);
     bytes = bytes < *left ? bytes : *left;
     int error = bytes ? copy_part(l, s, a, bytes) : 0;
     if (error != 0 && error != EAGAIN) {
-        if (error != ECONNRESET) /* else the device is about to say that the session ends */
+        if (error == ECONNRESET)
+            return false;           /* the device is about to say that the session ends */
+        wr_batch_post(l, s, batch); /* over the connection that has their places */
+        if (!rndv_is_over(s, c))
             copy_failed(l, s, error);
         return false;
     }

@@ -11,6 +11,7 @@
  */
 void rndv_copy_at_once(struct sluice_loop *l, struct session *s, struct rndv_rx *a);
 /* As much as is left of this turn's share. False: the rest in the next turn, or never. */
-bool rndv_copy_some(struct sluice_loop *l, struct session *s, struct rndv_rx *a, uint32_t *left);
+bool rndv_copy_some(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
+                    struct rndv_rx *a, uint32_t *left);
 
 #endif

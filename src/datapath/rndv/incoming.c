@@ -108,7 +108,7 @@ static const char *wrong_rts(const struct rndv *r, const struct session *s, uint
                              unsigned flags, const uint64_t word[5]) {
     unsigned number = word[0] & 0xffff, type = word[0] >> 16 & 0xff;
     bool reply = type == FRAME_REPLY;
-    if (number >= rndv_numbers(s) || r->by_number[number] || r->taken >> number & 1)
+    if (number >= rndv_numbers(s) || r->by_number[number] || (r->taken | r->refuse) >> number & 1)
         return "an RTS whose id is in use, or none";
     if (type != FRAME_DATA && type != FRAME_REQUEST && !reply)
         return "an RTS of no message";
@@ -177,7 +177,8 @@ uint64_t rndv_owed(const struct session *s) {
     while (a && a->state == RNDV_RX_DONE)
         a = a->next;
     bool owed = a && (a->state == RNDV_RX_MOVES ||
-                      (a->state == RNDV_RX_BEGINS && session_connection(s)->tx.credits < 2));
+                      (a->state == RNDV_RX_BEGINS && session_connection(s)->tx.credits < 2) ||
+                      (a->stale && a->landing && s->state != SESSION_DOWN));
     return owed ? a->bytes : 0;
 }
 
@@ -401,9 +402,10 @@ static void close_mw(struct sluice_loop *l, struct session *s, struct wr_batch *
 
 void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                    uint32_t *bytes) {
+    const struct connection *c = session_connection(s);
     loop_assert_inside(l);
     bool more = true; /* memory and reading: in order */
-    for (struct rndv_rx *a = s->rndv->first, *next; a; a = next) {
+    for (struct rndv_rx *a = s->rndv->first, *next; a && !rndv_is_over(s, c); a = next) {
         next = a->next;
         if (a->stale) {
             more = false;
@@ -424,12 +426,14 @@ void rndv_rx_flush(struct sluice_loop *l, struct session *s, struct wr_batch *ba
         if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_READ && more)
             more = read_some(l, s, batch, a, bytes);
         if (a->state == RNDV_RX_MOVES && a->way == RNDV_BY_COPY && more)
-            more = rndv_copy_some(l, s, a, bytes);
+            more = rndv_copy_some(l, s, batch, a, bytes);
         if (a->state == RNDV_RX_CLOSES)
             close_mw(l, s, batch, a);
         if (a->answer)
             rndv_answer(l, s, batch, a);
     }
+    if (rndv_is_over(s, c))
+        return;
     if (s->rndv->refuse)
         rndv_answer_refused(l, s, batch);
     if (s->rndv->taken)
@@ -464,10 +468,12 @@ void rndv_rx_lost(struct sluice_loop *l, struct session *s) {
     struct rndv *r = s->rndv;
     for (unsigned i = 0; i < RNDV_NUMBERS; i++)
         mw_free(l->node, &r->mws[i]);
+    r->stale = 0;
     for (struct rndv_rx *a = r->first; a; a = a->next) {
         a->mw = a->sink = NULL;
         a->flying = 0;
         a->stale = a->numbered;
+        r->stale += a->stale;
         switch ((enum rndv_rx_state)a->state) {
         case RNDV_RX_BEGINS:
         case RNDV_RX_MOVES: /* its memory is kept */

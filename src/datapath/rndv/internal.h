@@ -125,6 +125,7 @@ struct rndv {
     struct rndv_rx *by_number[RNDV_NUMBERS];
     uint32_t taken;            /* numbers of messages that are here, of which to tell: a bit each */
     uint32_t refused;          /* numbers whose last message was, a bit each */
+    uint32_t stale;            /* arrivals that are */
     uint32_t refuse;           /* of these, of which to tell again */
     uint32_t told_turn;        /* when an ATS told of some last */
     bool in_kind;              /* large messages follow large ones: of these the next RTS tells */
@@ -151,6 +152,11 @@ static inline uint8_t *rndv_rx_place(const struct rndv_rx *a, uint32_t *lkey) {
 static inline void rndv_dirty(struct sluice_loop *l, struct session *s) {
     s->rndv->todo = true;
     loop_dirty(l, s);
+}
+
+/* The session has ended, or is without this connection, over which it posted just now. */
+static inline bool rndv_is_over(const struct session *s, const struct connection *c) {
+    return session_connection(s) != c || s->state < SESSION_UP || s->state > SESSION_FLUSHING;
 }
 
 /* How many rendezvous numbers the two sides agreed on, in each direction. */

@@ -106,6 +106,11 @@ static void finish(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
         loop_dirty(l, s); /* messages that waited for a number */
 }
 
+/* The peer has it only when this side has written it. */
+static bool must_be_written(const struct rndv_tx *d) {
+    return d->way == RNDV_BY_WRITE && !d->again;
+}
+
 void rndv_tx_completed(struct sluice_loop *l, struct session *s, struct rndv_tx *d,
                        sluice_status status) {
     loop_assert_inside(l);
@@ -148,7 +153,7 @@ void rndv_tx_end(struct sluice_loop *l, struct session *s) {
         case RNDV_TX_STATES:
             return;
         case RNDV_TX_RTS: /* it may have been read */
-            finish(l, s, d, d->way == RNDV_BY_WRITE ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
+            finish(l, s, d, must_be_written(d) ? SLUICE_ECLOSED : SLUICE_EUNKNOWN);
             break;
         case RNDV_TX_WRITING:
             finish(l, s, d, SLUICE_ECLOSED);
@@ -182,11 +187,6 @@ static const char *ready(struct rndv *r, struct rndv_tx *d, const uint8_t *paylo
 /* Numbers of which the peer has an announcement that it has not answered. */
 static uint32_t awaited(const struct rndv *r) {
     return r->out_in[RNDV_TX_RTS] & ~(r->out_again | r->out_replay);
-}
-
-/* The peer has it only when this side has written it. */
-static bool must_be_written(const struct rndv_tx *d) {
-    return d->way == RNDV_BY_WRITE && !d->again;
 }
 
 static void is_taken(struct sluice_loop *l, struct session *s, struct rndv_tx *d) {
@@ -293,7 +293,8 @@ static bool write_some(struct sluice_loop *l, struct session *s, struct wr_batch
         uint64_t offset = d->offset;
         bool last = (d->offset += bytes) == d->msg->size;
         struct ibv_send_wr *wr =
-            rndv_wr(l, s, batch, last ? d : NULL, last ? count_by_entry(d) : 0);
+            rndv_wr(l, s, batch, last ? d : NULL,
+                    last && !s->resume.again ? count_by_entry(d) : 0); /* else it may be again */
         wr->sg_list = l->send_sge[batch->count - 1];
         wr->num_sge = (int)count;
         wr->opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;

@@ -116,18 +116,22 @@ void rndv_retry(struct sluice_loop *l, struct session *s) {
     (void)loop_retry(l, s);
 }
 
+/* While it is down, of the connection that was lost. */
+static uint32_t features(const struct session *s) {
+    return s->state == SESSION_DOWN ? s->resume.features : session_connection(s)->cm.rep.features;
+}
+
 uint32_t rndv_numbers(const struct session *s) {
-    bool agreed = s->resume.features & PRIVATE_DATA_FEATURE_NUMBERS;
+    bool agreed = features(s) & PRIVATE_DATA_FEATURE_NUMBERS;
     return agreed ? RNDV_NUMBERS : RNDV_NUMBERS_FEW;
 }
 
 bool rndv_agreed_answers(const struct session *s) {
-    return s->resume.features & PRIVATE_DATA_FEATURE_ANSWERS;
+    return features(s) & PRIVATE_DATA_FEATURE_ANSWERS;
 }
 
 bool rndv_agreed_copy(const struct session *s) {
-    return s->node->traits.shares &&
-           (s->resume.features & PRIVATE_DATA_FEATURE_SHARED) != 0;
+    return s->node->traits.shares && (features(s) & PRIVATE_DATA_FEATURE_SHARED) != 0;
 }
 
 struct rndv *rndv_get(struct sluice_loop *l, struct session *s) {
@@ -151,7 +155,7 @@ bool rndv_room(struct sluice_loop *l, struct session *s, struct wr_batch *batch)
     loop_assert_inside(l);
     if (batch->count == LOOP_WR_BATCH)
         wr_batch_post(l, s, batch);
-    if (sq_used(c) < sq_places(c) && s->state <= SESSION_FLUSHING)
+    if (!rndv_is_over(s, c) && sq_used(c) < sq_places(c))
         return true;
     session_block(s);
     return false;
@@ -269,7 +273,10 @@ static void move(struct sluice_loop *l, struct session *s) {
     c->sq.blocked &= (uint8_t)~SQ_WAITS;
     wr_batch_begin(&batch);
     rndv_rx_flush(l, s, &batch, &bytes);
-    rndv_tx_flush(l, s, &batch, &bytes);
+    if (!rndv_is_over(s, c))
+        rndv_tx_flush(l, s, &batch, &bytes);
+    if (session_connection(s) != c)
+        return; /* the device refused, and with it what was in the batch */
     wr_batch_post(l, s, &batch);
     s->rndv->todo |= (c->sq.blocked & SQ_WAITS) != 0;
 }
@@ -313,6 +320,10 @@ void rndv_completed(struct sluice_loop *l, struct session *s, struct sluice_msg 
 
 bool rndv_goes_on(const struct session *s) {
     return s->rndv && s->rndv->goes_on;
+}
+
+bool rndv_is_stale(const struct session *s) {
+    return s->rndv && s->rndv->stale > 0;
 }
 
 bool rndv_pending(const struct session *s) {

@@ -189,6 +189,8 @@ static void settle_operations(struct connection *c) {
         confirm_init(c); /* nothing was posted yet */
     if (resumes(c))
         unacked_begin(c);
+    if (s->state == SESSION_DOWN)
+        return; /* as at first: down.c, fits() */
     s->resume.features = c->cm.rep.features;
     s->resume.again = says_again(c);
 }

@@ -322,8 +322,10 @@ static void refuse(struct sluice_loop *l, struct connection *c, sluice_reason re
 /* What both sides agreed on at first holds on, and who was known by a key is known by that. */
 static bool fits(const struct session *s, const struct connection *c) {
     const struct private_data_rep *rep = &c->cm.rep;
-    const uint32_t both = PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_PIECES |
-                          (s->resume.again ? PRIVATE_DATA_FEATURE_AGAIN : 0);
+    const uint32_t large = PRIVATE_DATA_FEATURE_AGAIN | PRIVATE_DATA_FEATURE_ANSWERS |
+                           PRIVATE_DATA_FEATURE_NUMBERS | PRIVATE_DATA_FEATURE_SHARED;
+    const uint32_t both =
+        PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_PIECES | (s->resume.features & large);
     bool keyed = rep->features & PRIVATE_DATA_FEATURE_HMAC;
     return (rep->features & both) == both &&
            (1u << rep->eager_log2) - FRAME_BYTES == s->tx.frame_payload &&
@@ -401,6 +403,7 @@ void down_over(struct sluice_loop *l, struct session *s) {
     s->info.down_ns_total += r->up_again_ns;
     pthread_mutex_unlock(&l->node->lock);
     r->deadline_ns = r->retry_ns = r->pause_ns = 0;
+    s->landing.ns = now; /* its peer's time for what is not whole */
     session_set_state(s, SESSION_UP);
     event_notice(l, s, NOTICE_RESUMED); /* before what may bring it down again */
     replay_begin(l, s, c->tx.acked);

@@ -28,9 +28,9 @@ static inline uint32_t unacked_done(const struct connection *c) {
 
 /* So many entries of its send queue are for frames, but for those of the reserve. */
 uint32_t unacked_limit(const struct connection *c);
-/* The same of any connection, also while only frames of before may be posted (replay.c). */
+/* How many are for requests of any kind, also while only frames of before may be posted (replay.c). */
 static inline uint32_t sq_places(const struct connection *c) {
-    return c->sq.limit > 0 ? c->sq.limit : unacked_limit(c);
+    return c->sq.limit > 0 || !c->sq.entries ? c->sq.limit : unacked_limit(c);
 }
 /* The slice of a message behind a header of the ring, as it was posted. */
 struct ibv_sge unacked_slice(const uint8_t *header);

@@ -82,6 +82,39 @@ TEST(a_session_lives_on_when_its_connection_is_cut) {
     }
 }
 
+/* The dial names two places of the same peer, of which one listens at a time. */
+TEST(it_fails_over_to_the_other_address_of_its_dial) {
+    struct pair p;
+    char at[2][64];
+    sluice_error e;
+    const sluice_link_options *link = PAIR_LINK(.resume_ns = RESUME_NS);
+    sluice_link_options own = *link;
+    pair_open(&p, PAIR_NODE(.log = log_nothing), link);
+    own.size = sizeof own;
+    own.loop = p.a.loop;
+    sluice_listener other;
+    memcpy(at[0], p.address, sizeof at[0]);
+    snprintf(at[1], sizeof at[1], "%.*s:0", (int)(strrchr(at[0], ':') - at[0]), at[0]);
+    assert_int_equal(sluice_listen(p.a.node, at[1], &own, &other, &e), 0);
+    snprintf(strrchr(at[1], ':'), 16, ":%d", sluice_listener_port(other));
+    snprintf(p.address, sizeof p.address, "%.30s,%.30s", at[0], at[1]);
+    pair_connect(&p, link);
+    for (unsigned times = 0; times < 6; times++) {
+        if (times > 0)
+            down_and_up(&p, times);
+        assert_string_equal(pair_info(p.b.session).peer, at[times % 2]);
+        assert_int_equal(pair_send(&p.b, LARGE, times, NULL), 0);
+        assert_true(pair_check(pair_expect(&p, &p.a, SLUICE_MESSAGE).msg, LARGE, times));
+        sluice_unlisten(times % 2 ? other : p.listener);
+        if (times > 0)
+            assert_int_equal(sluice_listen(p.a.node, at[!(times % 2)], &own,
+                                           times % 2 ? &p.listener : &other, &e),
+                             0);
+        cut(times % 3 ? &p.a : &p.b);
+    }
+    pair_close(&p);
+}
+
 /* ---- traffic that is cut at any moment --------------------------------------------------------- */
 
 /* What one side has done and seen. */
