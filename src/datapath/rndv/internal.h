@@ -125,8 +125,8 @@ struct rndv {
     struct rndv_rx *by_number[RNDV_NUMBERS];
     uint32_t taken;            /* numbers of messages that are here, of which to tell: a bit each */
     uint32_t refused;          /* numbers whose last message was, a bit each */
-    uint32_t stale;            /* arrivals that are */
     uint32_t refuse;           /* of these, of which to tell again */
+    uint32_t stale;            /* arrivals that are */
     uint32_t told_turn;        /* when an ATS told of some last */
     bool in_kind;              /* large messages follow large ones: of these the next RTS tells */
     bool is_late;              /* the session is in the loop's list of those that wait for it */

@@ -45,10 +45,9 @@ void acks_arrived(struct sluice_loop *l, struct connection *c) {
     loop_assert_inside(l);
     if (unlikely(!c->acks.listed))
         note(l, c);
+    /* It is to be told; or sends that completed may have been acknowledged. */
     if (unlikely(owed(c) >= FRAMES_MOST || c->sq.head != c->unacked.done))
-        loop_dirty(
-            l,
-            c->session); /* it is to be told; or sends that completed may have been acknowledged */
+        loop_dirty(l, c->session);
 }
 
 static bool says_alive(struct sluice_loop *l, struct connection *c) {

@@ -4,7 +4,8 @@
  *
  * The entry of a numbered frame has SQ_NUMBERED, and ends when the device is done with it *and* the peer's library has said that
  * it has that number (session/acknowledged.c). Both are needed: what a peer says is no reason to let go of memory that the device
- * still reads. No frame goes inline, so that an entry has all that its frame is made of.
+ * still reads. So an entry has all that its frame is made of: nothing goes inline but small messages, which are framed, and are kept
+ * besides, or copies of them.
  *
  * A receiver says by itself what it has after 32 frames, or 1 ms (rx/acks.c). Where that is too late the frame asks for it: when its
  * outcome is wanted, or half of the window or of the send queue is used. Of many whose outcome is wanted one at a time asks; only
