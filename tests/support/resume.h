@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
+/*
+ * resume.h - sessions of a pair that outlive their connection: how it is lost, and what both sides are told then.
+ *
+ * Failures end the test. Owner: the test's thread.
+ */
+#ifndef SUPPORT_RESUME_H
+#define SUPPORT_RESUME_H
+
+#include "support/pair.h"
+
+#define SECOND 1000000000ull
+#define RESUME_NS (60 * SECOND)
+
+struct connection *resume_connection(struct side *side);
+/* Both nodes, a listener, and a session that is up; rendezvous: of both nodes. */
+void resume_open_with(struct pair *p, const sluice_link_options *link, uint32_t rendezvous);
+void resume_open(struct pair *p, const sluice_link_options *link);
+/* The connection ends as if the network had cut it; neither application has done anything. */
+void resume_cut(struct side *side);
+/* This side finds its queue pair broken; the other does not know. */
+void resume_break_alone(struct side *side);
+/* DOWN, and UP again so many times so far: the next event of this side, and all of both. */
+void resume_expect_down(struct pair *p, struct side *side);
+void resume_expect_up(struct pair *p, struct side *side, uint64_t times);
+void resume_down_and_up(struct pair *p, uint64_t times);
+/* Only this side's loop goes on, and both CM threads; the next event, or none. */
+bool resume_goes_on(struct pair *p, struct side *side, sluice_event *event);
+/* The next event of that side alone, which is of this type. */
+sluice_event resume_alone(struct pair *p, struct side *side, sluice_event_type type);
+
+#endif
