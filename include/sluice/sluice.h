@@ -261,7 +261,7 @@ typedef struct sluice_link_options {
     uint64_t window_bytes;    /* the same in bytes, one message always fits; default 16 MiB */
     uint64_t timeout_ns;      /* to establish, and for SLUICE_ASK to decide; default 10 s */
     uint32_t credits;         /* frames the peer may have on their way, at most: how many it gets
-                                 depends on how many it uses; default 32, 4..1024 */
+                                 depends on how many it uses; default 40, 4..1024 */
     /*
      * A side that sent nothing for three quarters of the interval sends a keepalive frame; a peer from which
      * nothing came for two intervals is lost (KEEPALIVE). The longer of both sides' intervals counts; off if

@@ -20,10 +20,11 @@
 #include "core/loop_msg.h"
 #include "pool/pool.h"
 
-#define CREDITS_INITIAL 4u  /* credits every peer has at first; no more than CREDITS_MIN */
-#define CREDITS_DEFAULT 32u /* that a peer may come to have */
-#define CREDIT_RESERVE 2u   /* kept back for CREDIT and BYE, so that credits can always flow back */
-#define SQ_RESERVE 3u       /* send queue entries kept back for CREDIT, BYE and the drain marker */
+#define CREDITS_INITIAL 4u /* credits every peer has at first; no more than CREDITS_MIN */
+#define CREDITS_DEFAULT                                                                            \
+    40u /* that a peer may come to have: enough for SWITCH_TCP_ALONE (rndv/rndv.c) */
+#define CREDIT_RESERVE 2u /* kept back for CREDIT and BYE, so that credits can always flow back */
+#define SQ_RESERVE 3u     /* send queue entries kept back for CREDIT, BYE and the drain marker */
 
 /* Where a handshake is (handshake.c); frames other than the one awaited are refused. */
 enum session_handshake {

@@ -9,7 +9,7 @@
 #define REPLIES_LEAST 8u
 #define ENTRIES_MIN 4096u
 #define ENTRIES_MAX 262144u  /* unless the promised shares need more: 16 MiB of a NIC's entries */
-#define ENTRIES_SESSION 160u /* of full depth, with the default credits */
+#define ENTRIES_SESSION (SENDS + CREDITS_DEFAULT)
 #define RECEIVES_MIN 2048u
 #define RECEIVES_LEAST 256u /* fewer are not worth sharing */
 #define RECEIVES_SESSION 32u

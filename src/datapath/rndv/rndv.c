@@ -22,13 +22,13 @@
 
 /*
  * Measured with sluice-bw on the software device: from there on a stream is faster so. Over TCP one message alone is
- * there sooner in fragments, by two round trips, or half the time of threads that sleep: measured with sluice-lat up to
- * SWITCH_TCP_ALONE. A NIC's was not measured: a round trip more and two requests are worth some fragments there.
+ * there sooner in fragments, by two round trips, or half the time of threads that sleep: measured with sluice-lat and
+ * lib-busy up to SWITCH_TCP_ALONE, which CREDITS_DEFAULT frames hold. A NIC's was not measured: a round trip more and two requests are worth some fragments there.
  */
 #define SWITCH_SHARED ((8u << 10) - FRAME_BYTES) /* one frame, unless frames are smaller */
 #define SWITCH_COPIED (8u << 10)
 #define SWITCH_TCP (32u << 10)
-#define SWITCH_TCP_ALONE (192u << 10)
+#define SWITCH_TCP_ALONE (256u << 10)
 #define SWITCH_NIC (64u << 10)
 /*
  * Fragments, where keys are not for one message alone. On Soft-RoCE 64 KiB messages by READ or WRITE were measured

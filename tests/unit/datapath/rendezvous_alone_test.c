@@ -122,7 +122,19 @@ TEST(large_messages_that_wait_together_are_announced) {
 }
 
 #define TCP .soft_net = SLUICE_SOFT_NET_REQUIRE
-#define MOST (192u << 10)
+#define MOST (256u << 10)
+
+TEST(the_credits_of_every_session_carry_the_largest) {
+    memset(&pair, 0, sizeof pair);
+    pair_open(&pair, PAIR_NODE(TCP), PAIR_LINK());
+    pair_connect(&pair, PAIR_LINK());
+    pair_grant_all(&pair, pair_session(&pair.b), pair_session(&pair.a));
+    uint64_t before = announced(&pair);
+    assert_int_equal(pair_send(&pair.b, MOST, 7, NULL), 0);
+    take(&pair.a, MOST, 7);
+    assert_int_equal(announced(&pair), before);
+    pair_close(&pair);
+}
 
 TEST_CASES(ROW(a_large_message_goes_in_frames, a_large_message, state, {TCP}, nothing, 0, false),
            ROW(the_largest_does, a_large_message, state, {TCP}, nothing, MOST, false),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
  * requests_in_frames_test.c - requests and replies that do not fit a frame go in several where that is sooner: over TCP up to
- * 32 KiB, and up to 192 KiB while nothing else of their side is on its way. Which do, that each is whole and has one
+ * 32 KiB, and up to 256 KiB while nothing else of their side is on its way. Which do, that each is whole and has one
  * outcome whatever ends it, and what a peer may not say.
  */
 #include "core/wire/private_data.h"

@@ -313,7 +313,7 @@ TEST(broken_frames_close_with_a_reason) {
          8,
          0,
          SLUICE_REASON_PROTOCOL},
-        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .credits = 29},
+        {{.type = FRAME_DATA, .sequence = 1, .length = 8, .credits = CREDITS_DEFAULT - CREDITS_INITIAL + 1},
          8,
          0,
          SLUICE_REASON_PROTOCOL},

@@ -276,7 +276,7 @@ TEST(a_node_that_cannot_feed_its_sessions_does_not_open) {
     assert_int_equal(info.session_bytes, 4 * 8256);
     assert_int_equal(info.sessions_max, frames * 8256 / 8 * 5 / (4 * 8256));
     assert_int_equal(info.sessions_bytes, info.sessions_max * info.session_bytes);
-    assert_int_equal(info.sessions_bytes_full, info.sessions_max * 32 * 8256ull);
+    assert_int_equal(info.sessions_bytes_full, info.sessions_max * CREDITS_DEFAULT * 8256ull);
     assert_true(info.files_max >= info.files && info.files > 0);
     sluice_close(n, 0);
 }
