@@ -51,7 +51,8 @@ static void on_asker(const sluice_event *event, void *arg) {
             event->status != SLUICE_EREJECTED)
             o->failures++;
         if (event->status == 0 && *(uint64_t *)sluice_data(event->msg) != event->tag)
-            o->failures++;
+            verdict_wrong_data("the reply to request %llu is another's",
+                               (unsigned long long)event->tag);
         o->by_status[event->status != 0]++;
         if (++o->total == ASKERS * EACH)
             sem_post(&o->finished);

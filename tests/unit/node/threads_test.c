@@ -80,7 +80,7 @@ static void on_receiver(const sluice_event *event, void *arg) {
     unsigned words[2];
     memcpy(words, sluice_data(event->msg), sizeof words);
     if (words[0] >= SENDERS || words[1] != flow->next[words[0]]++)
-        flow->failures++;
+        verdict_wrong_data("message %u of thread %u", words[1], words[0]);
     if (++flow->received == SENDERS * EACH)
         sem_post(&flow->finished);
 }
