@@ -8,7 +8,7 @@
 #define SENDS_LEAST 16u /* enough for a few messages on their way, and SQ_RESERVE beside them */
 #define REPLIES_LEAST 8u
 #define ENTRIES_MIN 4096u
-#define ENTRIES_MAX 262144u  /* unless the promised shares need more: 16 MiB of a NIC's entries */
+#define ENTRIES_MAX 262144u /* unless the promised shares need more: 16 MiB of a NIC's entries */
 #define ENTRIES_SESSION (SENDS + CREDITS_DEFAULT)
 #define RECEIVES_MIN 2048u
 #define RECEIVES_LEAST 256u /* fewer are not worth sharing */
