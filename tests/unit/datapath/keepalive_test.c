@@ -461,9 +461,12 @@ TEST(broken_alives_are_refused) {
         struct frame f;
         size_t payload;
     } cases[] = {
-        {{.type = FRAME_ALIVE, .length = 8}, 8},   {{.type = FRAME_ALIVE, .sequence = 1}, 0},
-        {{.type = FRAME_ALIVE, .flags = 1}, 0},    {{.type = FRAME_ALIVE, .total = 1}, 0},
-        {{.type = FRAME_ALIVE, .credits = CREDITS_DEFAULT - CREDITS_INITIAL + 1}, 0}, {{.type = FRAME_ALIVE, .ack = 1}, 0},
+        {{.type = FRAME_ALIVE, .length = 8}, 8},
+        {{.type = FRAME_ALIVE, .sequence = 1}, 0},
+        {{.type = FRAME_ALIVE, .flags = 1}, 0},
+        {{.type = FRAME_ALIVE, .total = 1}, 0},
+        {{.type = FRAME_ALIVE, .credits = CREDITS_DEFAULT - CREDITS_INITIAL + 1}, 0},
+        {{.type = FRAME_ALIVE, .ack = 1}, 0},
     };
     struct pair p;
     pair_open(&p, PAIR_NODE(.log = log_nothing), PAIR_LINK());
