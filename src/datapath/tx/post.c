@@ -181,8 +181,8 @@ static __attribute__((noinline)) void post_followed(struct sluice_loop *l, struc
     if (connection_keeps(c))
         unacked_batch(l, s, batch->count);
     post_as_built(l, s, batch);
-    if (c->confirm.on && s->state < SESSION_RELEASED)
-        confirm_batch(l, s, batch->count);
+    if (c->confirm.on && s->state < SESSION_RELEASED && session_connection(s) == c)
+        confirm_batch(l, s, batch->count); /* else the device refused, and it was lost */
 }
 
 static void post_batch(struct sluice_loop *l, struct session *s, struct wr_batch *batch) {
