@@ -19,8 +19,9 @@
  * both sides: RDMA has no other way. (Some drivers report nothing to the target: then that side ends with
  * PEER_LOST.) An operation given after it is ECLOSED if it never left, else EUNKNOWN. No operation is tried
  * twice: it was done once, or not at all. EUNKNOWN says that the library cannot know which; of a large
- * operation a part may have been done. While the session lives, outcomes come in the
- * order of the calls.
+ * operation a part may have been done. Where the session outlives its connection (resume_ns) so ends what was on its way when that
+ * was lost, and all that was given behind it and had not arrived ends EFENCED, operations and messages: that was not done.
+ * While the session lives, outcomes come in the order of the calls.
  *
  * Rules of ownership, errors, options and threads are those of sluice.h.
  */

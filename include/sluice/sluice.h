@@ -301,7 +301,9 @@ typedef struct sluice_link_options {
      * more: it was restarted, it gave up, or it had hung up and its good-bye was lost with the connection. Then ECLOSED is the
      * outcome of what never left, or not wholly, EUNKNOWN of what left and was not acknowledged. All this holds once SLUICE_UP was
      * delivered on both sides; a connection that is lost before ends the session.
-     * A session that has a one-sided operation (memory.h) on its way at the loss ends with it; so does one whose node has lost its device.
+     * A one-sided operation (memory.h) is never done twice. One that was on its way at the loss ends EUNKNOWN, unless it is known to have been
+     * done; and what this side had given behind it, and the peer has not got, ends EFENCED: it is not delivered. (A reply that is
+     * not is EUNKNOWN to its requester.) The outcomes come with SLUICE_UP. A session whose node has lost its device ends.
      */
     uint64_t resume_ns;
 } sluice_link_options;

@@ -29,7 +29,8 @@ extern "C" {
     X(EADDRESS, -11, "the address is malformed, unknown, not local or in use")                     \
     X(ELIMIT, -12, "a limit is reached: nodes, sessions, listeners, loops or descriptors")         \
     X(ECANCELLED, -13, "cancelled by this side")                                                   \
-    X(EACCESS, -14, "the memory does not allow that: key, range or right")
+    X(EACCESS, -14, "the memory does not allow that: key, range or right")                         \
+    X(EFENCED, -15, "not delivered: it was behind an operation whose outcome is not known")
 
 /* X(name, value, text) */
 #define SLUICE_REASON_LIST(X)                                                                      \

@@ -169,11 +169,14 @@ struct confirm {
 
 /* unacked.c: a frame that was posted stays in the send queue until the device is done with it and the peer has it. */
 struct unacked {
-    uint32_t done;       /* the device is done with entries before it */
-    uint32_t ended;      /* no numbered frame is left before it */
-    uint32_t proved;     /* entries before it that wait for a READ (SQ_BEHIND) have ended */
-    uint32_t next;       /* number of the first numbered frame that is still in the send queue */
-    uint32_t asked;      /* the frame with which the peer was asked last */
+    uint32_t done;      /* the device is done with entries before it */
+    uint32_t ended;     /* no numbered frame is left before it */
+    uint32_t proved;    /* entries before it that wait for a READ (SQ_BEHIND) have ended */
+    uint32_t next;      /* number of the first numbered frame that is still in the send queue */
+    uint32_t asked;     /* the frame with which the peer was asked last */
+    uint32_t had;       /* the last numbered frame that has ended is before it: the peer has that */
+    uint32_t failed_at; /* fence.c: the first operation that has ended with an error */
+    bool failed;        /* there is one */
     uint16_t framed_end; /* plain messages of fewer bytes may be framed, and are kept */
     uint16_t ask_every;  /* so many of those on their way: one asks */
 };

@@ -36,6 +36,9 @@ enum msg_state {
 #define MSG_BUSY 128u   /* the device, or a transfer, still reads it */
 #define MSG_ORPHAN 256u /* the outcome was told without it: to be freed when it is not busy */
 #define MSG_LATE 512u   /* the outcome, in deadline_ns, is told when it is not busy */
+/* of what waits in a queue of its session: */
+#define MSG_BEHIND                                                                                 \
+    1024u /* fence.c: an operation before it was on its way when the connection was lost */
 
 /* The kind of a message that is sent, or was received: how post.c builds it, and which outcome it has. */
 enum msg_kind {

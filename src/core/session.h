@@ -162,6 +162,8 @@ struct session_resume {
     uint64_t retry_ns,
         pause_ns;         /* dialer: when it dials again, 0: it does; the pause before that */
     uint64_t count;       /* how often it was */
+    bool failed;          /* fence.c: an operation has ended with an error over the last one */
+    uint32_t behind;      /* the same: of those that come next from other threads, so many are */
     uint32_t features;    /* of its first connection, and so of all; constant while it is up */
     bool again;           /* of these: large messages are announced again */
     sluice_reason reason; /* of the loss */
@@ -223,6 +225,7 @@ struct session {
     struct session_resume resume;
     struct rndv *rndv; /* rndv.c: large messages in both directions; NULL until it is needed */
     _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
+    _Atomic bool reads, atomics;  /* one_sided.c: it could do them when it was up last */
     struct mpsc_queue_item to_loop[LOOP_MSG_SESSION_COUNT];
 
     struct link_config link_config;
@@ -274,6 +277,14 @@ static inline void session_set_connection(struct session *s, struct connection *
 /* What is sent is accepted. */
 static inline bool session_accepts(const struct session *s) {
     return s->state == SESSION_UP || (s->state == SESSION_DOWN && s->resume.hangup_ns == 0);
+}
+
+/* A message of another thread comes while it is down: it may have been given before the loss (fence.c). */
+static inline void session_mark_behind(struct session *s, struct sluice_msg *msg) {
+    if (s->resume.behind == 0)
+        return;
+    s->resume.behind--;
+    msg->flags |= MSG_BEHIND;
 }
 
 /* It is about to have a connection: its first one, or another one. */

@@ -26,6 +26,7 @@ void finish_unsent(struct sluice_loop *l, struct session *s, struct sluice_msg *
     loop_assert_inside(l);
     uint32_t count = msg->kind == MSG_FRAME ? (uint32_t)msg->tx.items - msg->tx.requests : 1;
     window_release(s, count, msg->size, msg->foreign);
+    msg->flags &= (uint16_t)~MSG_BEHIND;
     if (msg->kind == MSG_FRAME)
         coalesce_unsent(l, s, msg);
     if (msg->kind == MSG_REQUEST)

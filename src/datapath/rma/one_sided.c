@@ -46,9 +46,13 @@ static bool is_read(const struct operation *op) {
     return op->code == OPERATION_GET || op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
 }
 
+bool one_sided_is_put(struct sluice_msg *msg) {
+    const struct operation *op = operation_of(msg);
+    return op->code == OPERATION_PUT || op->code == OPERATION_NOTIFY;
+}
+
 /* READs and atomics of ours the peer serves at a time: `in` and `out` are the listener's. */
-static uint32_t depth_of(const struct session *s) {
-    const struct connection *c = session_connection_seen(s);
+static uint32_t depth_of(const struct connection *c) {
     return c->cm.passive ? c->cm.rep.depth_out : c->cm.rep.depth_in;
 }
 
@@ -107,17 +111,23 @@ static void close_sink(const struct session *s, struct operation *op) {
     op->sink_count--;
 }
 
+/* It leaves the queue with this outcome: EDEVICE, if what the call has checked is not so over another connection. */
+static enum build_result end_unsent(struct sluice_loop *l, struct session *s,
+                                    struct sluice_msg *msg, sluice_status status) {
+    msg_queue_pop(&s->tx.queue);
+    finish_unsent(l, s, msg, status);
+    if (s->window.waits_writable)
+        send_check_writable(l, s);
+    return BUILD_PARTIAL; /* look at the queue again */
+}
+
 /* It goes on when some of it, or of another, is complete; with nothing under way there is no memory for it. */
 static enum build_result no_sink(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     l->totals.alloc_stalls++;
     l->totals_moved = true;
     if (session_connection(s)->rma.reads > 0)
         return BUILD_NONE;
-    msg_queue_pop(&s->tx.queue);
-    finish_unsent(l, s, msg, SLUICE_ENOMEM);
-    if (s->window.waits_writable)
-        send_check_writable(l, s);
-    return BUILD_PARTIAL; /* look at the queue again */
+    return end_unsent(l, s, msg, SLUICE_ENOMEM);
 }
 
 /* Where a READ may deliver wrong bytes when some of its packets are lost, each has one packet. */
@@ -125,6 +135,12 @@ void one_sided_up(struct connection *c) {
     enum ibv_mtu mtu = c->cm.rtr.path_mtu;
     bool alone = c->session->node->traits.reads_unsafe && mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096;
     c->rma.read_bytes = alone ? PACKET(mtu) : CHUNK;
+}
+
+void one_sided_agreed(struct connection *c) {
+    atomic_store_explicit(&c->session->reads, depth_of(c) > 0, memory_order_relaxed);
+    atomic_store_explicit(&c->session->atomics, !(c->lacks & FABRIC_LACKS_ATOMICS),
+                          memory_order_relaxed);
 }
 
 static uint32_t chunk_bytes(const struct session *s, const struct operation *op) {
@@ -137,7 +153,9 @@ static enum build_result build_chunk(struct sluice_loop *l, struct session *s,
     struct connection *c = session_connection(s);
     struct operation *op = operation_of(msg);
     bool get = op->code == OPERATION_GET, large = msg->size > LARGE;
-    if ((large && c->rma.large >= LARGE_MAX) || (get && c->rma.reads >= depth_of(s)))
+    if (get && depth_of(c) == 0)
+        return end_unsent(l, s, msg, SLUICE_EDEVICE);
+    if ((large && c->rma.large >= LARGE_MAX) || (get && c->rma.reads >= depth_of(c)))
         return BUILD_NONE;
     uint64_t left = msg->size - msg->tx.sent;
     uint32_t most = chunk_bytes(s, op), bytes = left < most ? (uint32_t)left : most;
@@ -184,7 +202,10 @@ static enum build_result build_notify(struct sluice_loop *l, struct session *s,
 static enum build_result build_atomic(struct sluice_loop *l, struct session *s,
                                       struct wr_batch *batch, struct sluice_msg *msg) {
     struct operation *op = operation_of(msg);
-    if (session_connection(s)->rma.reads >= depth_of(s))
+    const struct connection *c = session_connection(s);
+    if (depth_of(c) == 0 || (c->lacks & FABRIC_LACKS_ATOMICS))
+        return end_unsent(l, s, msg, SLUICE_EDEVICE);
+    if (c->rma.reads >= depth_of(c))
         return BUILD_NONE;
     struct ibv_send_wr *wr =
         add(l, s, batch, msg,
@@ -203,11 +224,7 @@ static enum build_result build_fence(struct sluice_loop *l, struct session *s,
                                      struct sluice_msg *msg) {
     if (session_connection(s)->rma.posted > 0)
         return BUILD_NONE;
-    msg_queue_pop(&s->tx.queue);
-    finish_unsent(l, s, msg, SLUICE_OK);
-    if (s->window.waits_writable)
-        send_check_writable(l, s);
-    return BUILD_PARTIAL; /* look at the queue again */
+    return end_unsent(l, s, msg, SLUICE_OK);
 }
 
 enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
@@ -255,9 +272,9 @@ bool transfer_cut(struct sluice_msg *msg, sluice_status *status) {
     return t->posted > 0;
 }
 
-void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+void one_sided_completed(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                          sluice_status status) {
-    struct connection *c = session_connection(s);
+    struct session *s = c->session;
     loop_assert_inside(l);
     struct operation *op = operation_of(msg);
     bool first = op->transfer.status == SLUICE_OK;
@@ -269,7 +286,7 @@ void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice
     /* Never posted, but other parts of it were. */
     bool alone = op->transfer.posted == 1 && msg->tx.sent <= chunk_bytes(s, op) &&
                  !(op->notified && msg->size > 0);
-    if (status == SLUICE_ECLOSED && first && !alone)
+    if ((status == SLUICE_ECLOSED || status == SLUICE_EFENCED) && first && !alone)
         status = SLUICE_EUNKNOWN;
     if (!transfer_completed(s, msg, &status))
         return;
@@ -341,9 +358,9 @@ static int fits(const struct session *s, const void *arg) {
     if (op->region && op->region->node != s->node)
         return SLUICE_EINVAL;
     bool atomic = op->code == OPERATION_ADD || op->code == OPERATION_SWAP;
-    if (atomic && (session_connection_seen(s)->lacks & FABRIC_LACKS_ATOMICS))
+    if (atomic && !atomic_load_explicit(&s->atomics, memory_order_relaxed))
         return SLUICE_EDEVICE;
-    if (is_read(op) && depth_of(s) == 0)
+    if (is_read(op) && !atomic_load_explicit(&s->reads, memory_order_relaxed))
         return SLUICE_EDEVICE; /* one of the two devices serves none, or does none */
     return SLUICE_OK;
 }

@@ -66,11 +66,16 @@ int transfer_open(sluice_session handle, size_t bytes,
                   int (*fits)(const struct session *s, const void *arg), const void *arg,
                   struct sluice_msg **out);
 
+/* Once the peer's device has done it, nothing of it is still to come. */
+bool one_sided_is_put(struct sluice_msg *msg);
 /* The session's queue pair is about to go up: what its path allows is known. */
 void one_sided_up(struct connection *c);
+/* What the two ends can do is known. */
+void one_sided_agreed(struct connection *c);
 enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   struct sluice_msg *msg);
-void one_sided_completed(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
+/* A work request of it, which was posted over this connection, ends. */
+void one_sided_completed(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
                          sluice_status status);
 enum recv_result notify_take(struct sluice_loop *l, struct session *s, struct sluice_msg *msg);
 

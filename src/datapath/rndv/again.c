@@ -100,6 +100,11 @@ bool rndv_again_replay(struct sluice_loop *l, struct session *s, struct wr_batch
     return true;
 }
 
+void rndv_again_fenced(struct sluice_loop *l, struct session *s, const uint8_t *payload) {
+    loop_assert_inside(l);
+    rndv_tx_fenced(l, s, (uint32_t)le64toh(*(const uint64_t *)(const void *)payload) & 0xffff);
+}
+
 /* ---- receiver -------------------------------------------------------------------------------- */
 
 /* It was whole, or refused, and its sender has not heard of it. */

@@ -22,6 +22,8 @@ bool rndv_again_flush(struct sluice_loop *l, struct session *s);
  */
 bool rndv_again_replay(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                        uint8_t *payload);
+/* Its payload, where it will not be posted anew: the message ends EFENCED. */
+void rndv_again_fenced(struct sluice_loop *l, struct session *s, const uint8_t *payload);
 /* AGAIN, with its payload (hostile, to be read once). NULL, or what is wrong. */
 const char *rndv_again_arrived(struct sluice_loop *l, struct session *s, const struct frame *f,
                                const uint8_t *payload);

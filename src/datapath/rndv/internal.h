@@ -219,6 +219,8 @@ void rndv_tx_begin(struct session *s, struct rndv_tx *d, struct sluice_msg *msg)
 struct rndv_tx *rndv_tx_oldest(struct rndv *r, uint32_t numbers);
 /* Its connection is gone: it has no key, and is to be announced again, or has its outcome. */
 void rndv_tx_lost(struct sluice_loop *l, struct session *s);
+/* Its announcement, which was kept when the connection was lost, will not reach the peer: it ends EFENCED. */
+void rndv_tx_fenced(struct sluice_loop *l, struct session *s, uint32_t number);
 /* It is announced again, this way. */
 void rndv_tx_again(struct session *s, struct rndv_tx *d, unsigned way);
 

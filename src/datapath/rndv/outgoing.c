@@ -18,6 +18,7 @@
 #include "datapath/rndv/internal.h"
 #include "datapath/rndv/mw.h"
 #include "datapath/rpc/client.h"
+#include "datapath/rpc/server.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/post.h"
 #include "datapath/tx/send.h"
@@ -140,6 +141,22 @@ void rndv_tx_lost(struct sluice_loop *l, struct session *s) {
         d->outcome = SLUICE_EUNKNOWN;
         set_state(r, d, RNDV_TX_RTS);
     }
+}
+
+void rndv_tx_fenced(struct sluice_loop *l, struct session *s, uint32_t number) {
+    loop_assert_inside(l);
+    struct rndv *r = s->rndv;
+    struct rndv_tx *d = &r->out[number];
+    uint32_t bit = UINT32_C(1) << number;
+    enum msg_kind kind = (enum msg_kind)d->msg->kind;
+    uint32_t id = d->msg->tx.id;
+    ASSERT(d->state == RNDV_TX_RTS && r->out_again & bit);
+    r->out_again &= ~bit;
+    finish(l, s, d, SLUICE_EFENCED);
+    if (kind == MSG_REQUEST)
+        rpc_client_fenced(l, s, id);
+    else if (kind == MSG_REPLY)
+        rpc_server_fenced(l, s, id, 0);
 }
 
 void rndv_tx_end(struct sluice_loop *l, struct session *s) {

@@ -181,8 +181,10 @@ bool rpc_client_assign(struct sluice_loop *l, struct session *s, struct sluice_m
 }
 
 /* The reply has come, or never will. */
-static inline void pending_free(struct sluice_loop *l, struct session *s, struct rpc_client *r,
-                                struct rpc_pending *pending) {
+static inline __attribute__((always_inline)) void pending_free(struct sluice_loop *l,
+                                                               struct session *s,
+                                                               struct rpc_client *r,
+                                                               struct rpc_pending *pending) {
     bool took = r->reserved > 0;
     r->reserved -= took;
     r->taken--;
@@ -303,6 +305,23 @@ void rpc_client_refused(struct sluice_loop *l, struct session *s, struct sluice_
     }
     msg->flags &= (uint16_t)~MSG_BUSY;
     event_outcome(l, s, msg, status);
+}
+
+void rpc_client_fenced(struct sluice_loop *l, struct session *s, uint32_t id) {
+    loop_assert_inside(l);
+    struct rpc_client *r = rpc_client_of(s);
+    struct rpc_pending *pending = &r->pending[id & (RPC_IDS_MAX - 1)];
+    struct sluice_msg *msg = pending->msg;
+    bool waited_for = pending->state == RPC_PENDING_WAITING;
+    if (pending->state == RPC_PENDING_FREE || pending->id != id)
+        return;
+    if (waited_for)
+        window_back(l, s, msg);
+    pending_free(l, s, r, pending);
+    if (!waited_for)
+        return;
+    msg->flags &= (uint16_t)~MSG_BUSY;
+    event_outcome(l, s, msg, SLUICE_EFENCED);
 }
 
 void rpc_client_unposted(struct session *s, uint32_t id) {

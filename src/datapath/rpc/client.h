@@ -56,6 +56,8 @@ void rpc_client_completed(struct sluice_loop *l, struct session *s, struct sluic
 /* The peer has no memory for it: it ends, and no reply will come. */
 void rpc_client_refused(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                         sluice_status status);
+/* The request with this id never reached the peer, and its buffer is not read: it ends EFENCED. */
+void rpc_client_fenced(struct sluice_loop *l, struct session *s, uint32_t id);
 /* A reply in a frame of its own, in order. */
 enum recv_result rpc_client_reply_take(struct sluice_loop *l, struct session *s,
                                        struct sluice_msg *msg);

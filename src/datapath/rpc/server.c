@@ -147,6 +147,13 @@ static bool says_ended(const struct session *s) {
     return session_connection(s)->cm.rep.features & PRIVATE_DATA_FEATURE_ENDED;
 }
 
+void rpc_server_fenced(struct sluice_loop *l, struct session *s, uint32_t id, uint32_t code) {
+    loop_assert_inside(l);
+    if (code == 0)
+        code = says_ended(s) ? CODE_ENDED : CODE_FAILED;
+    answer_now(l, s, rpc_server_of(s), id & (RPC_IDS_MAX - 1), code);
+}
+
 void rpc_server_hungup(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     struct rpc_server *v = rpc_server_of(s);

@@ -38,6 +38,11 @@ enum recv_result rpc_server_deliver(struct sluice_loop *l, struct session *s,
  * knows that code. Else the peer's outcomes come with the end.
  */
 void rpc_server_hungup(struct sluice_loop *l, struct session *s);
+/*
+ * The answer to the request with this id, or of this entry, will not reach the peer: its requester is told that it had none, or
+ * this code, which was the answer.
+ */
+void rpc_server_fenced(struct sluice_loop *l, struct session *s, uint32_t id, uint32_t code);
 /* Memory for what rpc_server_deliver() notes. Where this was true, that always ends with DONE. */
 bool rpc_server_ready(struct session *s);
 /* A request in a frame of its own, in order. */

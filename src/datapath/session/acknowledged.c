@@ -15,6 +15,7 @@
 #include "datapath/loop/upward.h"
 #include "datapath/rx/acks.h"
 #include "datapath/session/close.h"
+#include "datapath/session/fence.h"
 #include "datapath/session/replay.h"
 #include "datapath/session/send_completion.h"
 #include "datapath/tx/confirm.h"
@@ -25,20 +26,27 @@ static struct sq_entry *entry_at(const struct connection *c, uint32_t at) {
     return &c->sq.entries[at & c->sq.mask];
 }
 
-static void end(struct sluice_loop *l, struct connection *c, struct sq_entry *entry,
-                sluice_status status) {
+void acknowledged_end(struct sluice_loop *l, struct connection *c, struct sq_entry *entry,
+                      sluice_status status) {
     struct sq_entry ended = *entry;
+    loop_assert_inside(l);
     *entry = (struct sq_entry){0};
     ended.bytes &= ~SQ_NUMBERED;
     send_retire(l, c, &ended, status);
 }
 
-/* It completed; a numbered frame stays. */
+/* It completed; a numbered frame stays, and so does an operation that may have been done or not: fence.c. */
 static void complete(struct sluice_loop *l, struct connection *c, uint32_t at,
                      sluice_status status) {
     struct sq_entry *entry = entry_at(c, at);
-    if (!(entry->bytes & SQ_NUMBERED))
-        end(l, c, entry, status);
+    if (entry->bytes & SQ_NUMBERED)
+        return;
+    if (status != SLUICE_OK && fence_is_operation(entry)) {
+        if (status == SLUICE_EUNKNOWN)
+            return;
+        fence_failed(c, at);
+    }
+    acknowledged_end(l, c, entry, status);
 }
 
 /* Those before `at`, and not before the head, that a READ is behind: it is back, or never will be. */
@@ -67,7 +75,8 @@ static void end_acked(struct sluice_loop *l, struct connection *c) {
         if ((int32_t)(c->tx.acked - u->next) < 0 || !is_read(c, u->ended))
             return;
         u->next++;
-        end(l, c, entry, SLUICE_OK);
+        u->had = u->ended + 1;
+        acknowledged_end(l, c, entry, SLUICE_OK);
     }
 }
 
@@ -78,7 +87,8 @@ static void release(struct sluice_loop *l, struct connection *c) {
         u->asked = c->tx.acked;
     end_acked(l, c);
     while (c->sq.head != u->done && c->sq.head != u->ended &&
-           !(entry_at(c, c->sq.head)->bytes & SQ_BEHIND))
+           !(entry_at(c, c->sq.head)->bytes & SQ_BEHIND) &&
+           !fence_is_operation(entry_at(c, c->sq.head)))
         c->sq.head++;
     if ((int32_t)(u->proved - c->sq.head) < 0)
         u->proved = c->sq.head; /* what has ended waits for no READ */
@@ -148,7 +158,8 @@ void acknowledged_last(struct sluice_loop *l, struct connection *c) {
         if ((int32_t)(c->tx.acked - u->next) < 0)
             break;
         u->next++;
-        end(l, c, entry, SLUICE_OK);
+        u->had = i + 1;
+        acknowledged_end(l, c, entry, SLUICE_OK);
     }
     u->done = c->sq.tail; /* as the caller ends the rest */
 }

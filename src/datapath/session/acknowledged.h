@@ -14,8 +14,11 @@ void acknowledged_completed(struct sluice_loop *l, struct connection *c, const s
                             uint32_t at, sluice_status status);
 /* Something arrived, or is to be sent: ends what was acknowledged, posts, and tells the peer what it is owed. */
 void acknowledged_flush(struct sluice_loop *l, struct session *s);
-/* The device is done with the queue pair: what is no numbered frame ends with this status. */
+/* The device is done with the queue pair: what is no numbered frame ends with this status; EUNKNOWN: but for operations. */
 void acknowledged_others(struct sluice_loop *l, struct connection *c, sluice_status status);
+/* An entry of the send queue ends, wherever it is there; what is left of it is empty. */
+void acknowledged_end(struct sluice_loop *l, struct connection *c, struct sq_entry *entry,
+                      sluice_status status);
 /* The device is done with the queue pair: ends what the peer has said that it has. */
 void acknowledged_last(struct sluice_loop *l, struct connection *c);
 

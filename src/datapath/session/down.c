@@ -12,8 +12,7 @@
  * pair and no receives; what is sent is queued up to the window. A dialer that was faster to notice the loss is believed: its
  * connection takes the place of one that seems to be up. Not where peers have keys, before the proof is there: it is told to come again.
  *
- * Large messages that were announced are announced again (rndv/again.c). A session with an operation on memory on its way ends with
- * its connection.
+ * Large messages that were announced are announced again (rndv/again.c). Operations on memory are not done again (fence.c).
  *
  * Owner: the loop's thread.
  */
@@ -35,6 +34,7 @@
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/fence.h"
 #include "datapath/session/open.h"
 #include "datapath/session/replay.h"
 #include "datapath/tx/send.h"
@@ -90,12 +90,6 @@ static bool may_pass(const struct session *s, sluice_reason reason) {
     return false;
 }
 
-static bool has_transfers(const struct session *s) {
-    const struct sluice_msg *first = s->tx.queue.head;
-    return session_connection(s)->rma.posted > 0 || (rndv_pending(s) && !s->resume.again) ||
-           (first && first->kind == MSG_ONE_SIDED && first->tx.sent > 0);
-}
-
 static bool survives(const struct session *s, sluice_reason reason) {
     const struct sluice_node *n = s->node;
     if (s->rx.stopped || !may_pass(s, reason) ||
@@ -105,7 +99,7 @@ static bool survives(const struct session *s, sluice_reason reason) {
     if (s->state == SESSION_DOWN)
         return true;
     return (s->state == SESSION_UP || s->state == SESSION_FLUSHING) && !drain_said_bye(s) &&
-           connection_keeps(session_connection(s)) && !has_transfers(s);
+           connection_keeps(session_connection(s)) && !(rndv_pending(s) && !s->resume.again);
 }
 
 /* ---- the place of a connection ----------------------------------------------------------------- */
@@ -203,6 +197,8 @@ bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, 
     uint64_t hangup_ns = s->state == SESSION_FLUSHING ? s->close.deadline_ns : 0;
     if (tries && loop_clock(l) >= s->resume.deadline_ns)
         return false;
+    if (!tries)
+        fence_begin(s);
     if (!replace(l, s))
         return false;
     forget_reason(s);

@@ -197,6 +197,7 @@ void session_begin(struct sluice_loop *l, struct session *s) {
     s->tx.rndv_above = rndv_threshold(s);
     s->tx.rpc_above = rndv_rpc_threshold(s);
     s->tx.alone_max = rndv_alone_max(s);
+    one_sided_agreed(c);
     keepalive_start(l, s);
     credits_start(l, c);
     c->served = true;

@@ -19,6 +19,7 @@
 #include "datapath/rndv/again.h"
 #include "datapath/session/acknowledged.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/fence.h"
 #include "datapath/session/send_completion.h"
 #include "datapath/tx/iov.h"
 #include "datapath/tx/unacked.h"
@@ -29,7 +30,8 @@ static struct sq_entry *first_of(const struct connection *c) {
 
 /* Up to the first frame that stays; false: there is none. */
 static bool skip_ended(struct connection *c) {
-    while (c->sq.head != c->sq.tail && !(first_of(c)->bytes & SQ_NUMBERED))
+    while (c->sq.head != c->sq.tail && !(first_of(c)->bytes & SQ_NUMBERED) &&
+           !fence_is_operation(first_of(c)))
         c->sq.head++;
     return c->sq.head != c->sq.tail;
 }
@@ -43,6 +45,7 @@ bool replay_keep(struct sluice_loop *l, struct connection *c) {
     if (!s->resume.kept || (int32_t)(sent - s->resume.sent) > 0)
         s->resume.sent = sent;
     s->resume.acked = acked;
+    s->resume.failed |= c->unacked.failed;
     if (!skip_ended(c))
         return false;
     c->kept_next = s->resume.kept;
@@ -60,15 +63,17 @@ static void forget(struct sluice_loop *l, struct session *s) {
         l->retired++; /* connections_reap() */
 }
 
+/* Up to the first frame that stays, of all that are kept. */
+static void trim(struct sluice_loop *l, struct session *s) {
+    while (s->resume.kept && !skip_ended(s->resume.kept))
+        forget(l, s);
+}
+
 void replay_begin(struct sluice_loop *l, struct session *s, uint32_t received) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    for (struct connection *kept = s->resume.kept; kept; kept = kept->kept_next) {
-        kept->tx.acked = received;
-        acknowledged_last(l, kept);
-    }
-    while (s->resume.kept && !skip_ended(s->resume.kept))
-        forget(l, s);
+    fence_settle(l, s, received);
+    trim(l, s);
     if (rndv_again_begin(s, received) || s->resume.kept)
         c->sq.limit = 0;
     session_disturb(s);
@@ -79,7 +84,7 @@ void replay_begin(struct sluice_loop *l, struct session *s, uint32_t received) {
 static bool is_in_ring(const struct session *s, const struct sq_entry *entry) {
     unsigned what = entry->bytes >> SQ_WHAT_SHIFT & SQ_WHAT_MASK;
     return !entry->msg || what == SQ_IOV ||
-           (what != SQ_COALESCED && entry->msg->size > s->tx.frame_payload);
+           (what != SQ_COALESCED && what != SQ_ONE_SIDED && entry->msg->size > s->tx.frame_payload);
 }
 
 static uint8_t *header_in_front(const struct sq_entry *entry) {
@@ -88,12 +93,11 @@ static uint8_t *header_in_front(const struct sq_entry *entry) {
     return entry->msg->data + skipped - FRAME_BYTES;
 }
 
-/* Of the frame that is kept first: in the ring of the connection that was lost, or in front of its payload. */
-static uint8_t *header_of(const struct session *s, const struct sq_entry *entry) {
-    const struct connection *kept = s->resume.kept;
-    if (!is_in_ring(s, entry))
+uint8_t *replay_header(const struct connection *kept, uint32_t at) {
+    const struct sq_entry *entry = &kept->sq.entries[at & kept->sq.mask];
+    if (!is_in_ring(kept->session, entry))
         return header_in_front(entry);
-    return kept->sq.headers->data + (kept->sq.head & kept->sq.mask) * HEADER_BYTES;
+    return kept->sq.headers->data + (at & kept->sq.mask) * HEADER_BYTES;
 }
 
 /* A header of the ring and what is behind it there, copied into the next place of the new one. NULL: no memory, now. */
@@ -129,7 +133,7 @@ static bool build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
     struct sq_entry *entry = first_of(kept);
     bool ring = is_in_ring(s, entry);
     uint32_t lkey = entry->msg ? entry->msg->lkey : 0;
-    uint8_t *at = header_of(s, entry);
+    uint8_t *at = replay_header(kept, kept->sq.head);
     struct frame f = frame_get(at);
     bool reserved = f.flags & FRAME_RESERVED;
     if (!reserved && c->tx.credits <= c->tx.reserve)
@@ -146,8 +150,9 @@ static bool build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
     sge[0] = (struct ibv_sge){(uintptr_t)at, FRAME_BYTES + f.length - behind, lkey};
     struct ibv_send_wr *wr = wr_batch_add(l, s, batch, count + 1, 0);
     wr->sg_list = sge;
-    c->tx.sequence++;
-    ASSERT(f.sequence == c->tx.sequence);
+    c->tx.sequence++; /* less than it was, if frames before it were fenced off */
+    ASSERT((int32_t)(f.sequence - c->tx.sequence) >= 0);
+    c->rma.posted += !ring && fence_is_operation(entry); /* NOTIFY */
     post_header(c, at, f.type, f.flags & ~FRAME_ASKS, f.length, f.total);
     c->tx.credits -= !reserved;
     c->sq.entries[c->sq.tail++ & c->sq.mask] =
@@ -170,11 +175,8 @@ void replay_flush(struct sluice_loop *l, struct session *s) {
         struct wr_batch batch;
         wr_batch_begin(&batch);
         while (batch.count < l->wr_batch_max && sq_used(c) < unacked_limit(c) && s->resume.kept &&
-               build(l, s, &batch)) {
-            if (skip_ended(s->resume.kept))
-                continue;
-            forget(l, s); /* headers were copied, and what else is read belongs to messages */
-        }
+               build(l, s, &batch))
+            trim(l, s); /* headers were copied, and what else is read belongs to messages */
         built = batch.count;
         wr_batch_post(l, s, &batch);
         if (s->state > SESSION_FLUSHING || s->state < SESSION_UP)

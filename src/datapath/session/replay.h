@@ -16,6 +16,8 @@
 bool replay_keep(struct sluice_loop *l, struct connection *c);
 /* The session goes on over its connection, which is up. Up to `received` the peer has what was sent; the rest goes again. */
 void replay_begin(struct sluice_loop *l, struct session *s, uint32_t received);
+/* The header of a numbered frame, which is that entry of the send queue of a connection that was lost. */
+uint8_t *replay_header(const struct connection *kept, uint32_t at);
 /* Posts again what credits and room allow. */
 void replay_flush(struct sluice_loop *l, struct session *s);
 /* The session ends: what was kept has this outcome. */

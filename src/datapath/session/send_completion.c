@@ -19,6 +19,7 @@
 #include "datapath/session/acknowledged.h"
 #include "datapath/session/close.h"
 #include "datapath/session/failure.h"
+#include "datapath/session/fence.h"
 #include "datapath/tx/coalesce.h"
 #include "datapath/tx/confirm.h"
 #include "datapath/tx/iov.h"
@@ -57,7 +58,7 @@ static inline __attribute__((always_inline)) void retire_entry(struct sluice_loo
         rndv_completed(l, s, msg, status);
         return;
     case SQ_ONE_SIDED:
-        one_sided_completed(l, s, msg, status);
+        one_sided_completed(l, c, msg, status);
         return;
     case SQ_IOV:
         iov_completed(l, s, msg, status);
@@ -264,6 +265,7 @@ static void drop_begun(struct sluice_loop *l, struct session *s, struct msg_queu
 void send_drop_queue(struct sluice_loop *l, struct session *s, sluice_status status) {
     loop_assert_inside(l);
     struct sluice_msg *msg = s->tx.queue.head;
+    fence_forget(s);
     if (msg && (msg->kind == MSG_ONE_SIDED || msg->kind == MSG_IOV)) {
         sluice_status own = status;
         msg_queue_pop(&s->tx.queue);

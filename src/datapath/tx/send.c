@@ -222,6 +222,8 @@ void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     }
     if (msg->tx.deadline_ns)
         loop_deadline(l, msg->tx.deadline_ns);
+    if (s->state == SESSION_DOWN)
+        session_mark_behind(s, msg);
     msg_queue_push(msg->kind == MSG_REPLY ? &s->tx.replies : &s->tx.queue, msg);
     session_disturb(s);
     loop_dirty(l, s);

@@ -153,7 +153,7 @@ void unacked_begin(struct connection *c) {
     c->sq.quick = 0;
     c->sq.limit = unacked_limit(c); /* one place is for an acknowledgement: post.c */
     c->sq.inline_max = 0;
-    c->unacked.done = c->unacked.ended = c->unacked.proved = c->sq.head;
+    c->unacked.done = c->unacked.ended = c->unacked.proved = c->unacked.had = c->sq.head;
     c->unacked.next = c->tx.sequence + 1;
     c->unacked.asked = c->tx.acked;
     begin_framed(c);

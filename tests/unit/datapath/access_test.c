@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "core/wire/token.h"
+#include "datapath/rma/one_sided.h"
 
 /* Both sides end for the access; b's outcome with this tag says so, and later ones are not done. */
 static void expect_access_end(struct memory *m, uint64_t tag, unsigned behind) {
@@ -239,12 +240,32 @@ TEST(no_more_than_a_gigabyte_at_a_time) {
 TEST(a_device_without_atomics_says_so) {
     struct memory m;
     memory_open(&m, 4096, PAIR_LINK());
-    pair_session(&m.pair.b)->connection->lacks = FABRIC_LACKS_ATOMICS;
+    struct connection *c = pair_session(&m.pair.b)->connection;
+    c->lacks = FABRIC_LACKS_ATOMICS;
+    one_sided_agreed(c);
     assert_int_equal(sluice_fetch_add(m.pair.b.session, &m.token, 0, 1, NULL), SLUICE_EDEVICE);
     assert_int_equal(sluice_compare_swap(m.pair.b.session, &m.token, 0, 1, 1, NULL),
                      SLUICE_EDEVICE);
-    pair_session(&m.pair.b)->connection->cm.rep.depth_in = 0;
+    c->cm.rep.depth_in = 0;
+    one_sided_agreed(c);
     assert_int_equal(sluice_get(m.pair.b.session, m.here, 0, 8, &m.token, 0, NULL), SLUICE_EDEVICE);
+    memory_close(&m);
+}
+
+/* As when it was accepted while there was another connection. */
+TEST(what_was_accepted_and_cannot_be_done_ends) {
+    struct memory m;
+    memory_open(&m, 4096, PAIR_LINK());
+    if (memory_rights(&m) & SLUICE_MAY_ATOMIC) {
+        pair_session(&m.pair.b)->connection->lacks = FABRIC_LACKS_ATOMICS;
+        assert_int_equal(sluice_fetch_add(m.pair.b.session, &m.token, 0, 1, SLUICE_SEND(.tag = 1)),
+                         0);
+        memory_done(&m, 1, SLUICE_EDEVICE);
+    }
+    pair_session(&m.pair.b)->connection->cm.rep.depth_in = 0;
+    assert_int_equal(sluice_get(m.pair.b.session, m.here, 0, 8, &m.token, 0, SLUICE_SEND(.tag = 2)),
+                     0);
+    memory_done(&m, 2, SLUICE_EDEVICE);
     memory_close(&m);
 }
 
