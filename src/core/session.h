@@ -160,9 +160,11 @@ struct session_resume {
     uint64_t deadline_ns;          /* it is over then; 0: it is not down */
     uint64_t hangup_ns;            /* hung up: the end of its grace; 0: it was not */
     uint64_t retry_ns,
-        pause_ns;         /* dialer: when it dials again, 0: it does; the pause before that */
-    uint64_t count;       /* how often it was */
-    bool failed;          /* fence.c: an operation has ended with an error over the last one */
+        pause_ns;   /* dialer: when it dials again, 0: it does; the pause before that */
+    uint64_t count; /* how often it was */
+    bool failed;    /* fence.c: an operation has ended with an error over the last one */
+    bool fences;    /* the same: what is accepted before DOWN is told is behind an operation */
+    bool waits; /* the same: it is up, and nothing is sent before the application has been told */
     uint32_t behind;      /* the same: of those that come next from other threads, so many are */
     uint32_t features;    /* of its first connection, and so of all; constant while it is up */
     bool again;           /* of these: large messages are announced again */

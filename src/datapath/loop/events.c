@@ -48,8 +48,6 @@ void event_turn(struct sluice_loop *l, struct session *s) {
         event.reason = (uint16_t)r->reason;
         event.status = reason_status(r->reason);
         event.vendor = r->vendor;
-        if (mpsc_queue_empty(&l->mailbox.queue))
-            s->resume.behind = 0; /* what was accepted before has arrived */
     } else {
         event.value = r->up_again_ns;
         event.tag = r->count;

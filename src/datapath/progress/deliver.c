@@ -19,6 +19,7 @@
 #include "datapath/rx/recv_queue.h"
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
+#include "datapath/session/down.h"
 #include "datapath/session/reap.h"
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
@@ -182,7 +183,7 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
             s->notices &= (uint8_t)~NOTICE_UP;
             deliver_up(l, s);
         } else if (s->notices & (NOTICE_DOWN | NOTICE_RESUMED)) {
-            event_turn(l, s);
+            down_tell(l, s);
         } else if (s->notices & NOTICE_HELD) {
             receive_held(l, s);
             if (s->rx.held.head && !s->retry && !s->rx.stopped && !s->rx.held_pending)

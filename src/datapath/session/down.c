@@ -160,6 +160,7 @@ static void note_loss(struct sluice_loop *l, struct session *s, sluice_reason re
     if (r->hangup_ns != 0 && r->hangup_ns < r->deadline_ns)
         r->deadline_ns = r->hangup_ns;
     r->down_ns = now;
+    r->waits = false;
     r->pause_ns = r->retry_ns = 0;
     r->reason = reason;
     r->vendor = vendor;
@@ -382,6 +383,17 @@ const char *down_agree(struct sluice_loop *l, struct session *s) {
     return NULL;
 }
 
+void down_tell(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    fence_told(l, s);
+    event_turn(l, s);
+    if (!s->resume.waits || s->notices & (NOTICE_DOWN | NOTICE_RESUMED))
+        return;
+    s->resume.waits = false;
+    if (s->state == SESSION_UP || s->state == SESSION_FLUSHING)
+        replay_begin(l, s, session_connection(s)->tx.acked);
+}
+
 void down_over(struct sluice_loop *l, struct session *s) {
     struct session_resume *r = &s->resume;
     struct connection *c = session_connection(s);
@@ -402,7 +414,10 @@ void down_over(struct sluice_loop *l, struct session *s) {
     s->landing.ns = now; /* its peer's time for what is not whole */
     session_set_state(s, SESSION_UP);
     event_notice(l, s, NOTICE_RESUMED); /* before what may bring it down again */
-    replay_begin(l, s, c->tx.acked);
+    if ((r->waits = r->fences))
+        c->sq.limit = 0; /* replay_flush() */
+    else
+        replay_begin(l, s, c->tx.acked);
     if (s->window.waits_writable)
         send_check_writable(l, s);
     if (r->hangup_ns != 0) {
@@ -411,6 +426,6 @@ void down_over(struct sluice_loop *l, struct session *s) {
     }
     /* Before what comes over it; without room for that, nothing that comes has room either. */
     while (s->notices & (NOTICE_DOWN | NOTICE_RESUMED) && loop_room(l, s))
-        event_turn(l, s);
+        down_tell(l, s);
     l->crowded |= s->notices != 0;
 }

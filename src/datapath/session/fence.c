@@ -11,7 +11,7 @@
  *   what is behind one that does not end
  *   with OK, and has not arrived          ends EFENCED: it may rely on the operation, so it must not arrive
  *
- * What is behind an operation is all that this side had accepted when it noticed the loss, sent or not: an application cannot tell one
+ * What is behind an operation is all that was accepted before the application was told of the loss, sent or not: it cannot tell one
  * from the other. A message of which the peer has the first frame goes on. Frames that are fenced off leave no gap: those
  * that are sent again, or for the first time, have the numbers behind the last one that has arrived.
  *
@@ -54,13 +54,26 @@ static void mark(const struct msg_queue *queue) {
         msg->flags |= MSG_BEHIND;
 }
 
+static void mark_all(struct session *s) {
+    mark(&s->tx.queue);
+    mark(&s->tx.replies);
+    s->resume.fences = false;
+}
+
 void fence_begin(struct session *s) {
     const struct connection *c = session_connection(s);
     if (c->rma.posted == 0 && !c->unacked.failed && !is_begun(s->tx.queue.head))
         return;
-    mark(&s->tx.queue);
-    mark(&s->tx.replies);
-    s->resume.behind = (uint32_t)session_ref_count(&s->ref) - s->window.foreign_taken;
+    s->resume.fences = true;
+}
+
+void fence_told(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    if (!s->resume.fences)
+        return;
+    mark_all(s);
+    if (!mpsc_queue_empty(&l->mailbox.queue))
+        s->resume.behind = (uint32_t)session_ref_count(&s->ref) - s->window.foreign_taken;
 }
 
 static void unmark(const struct msg_queue *queue) {
@@ -72,6 +85,7 @@ void fence_forget(struct session *s) {
     unmark(&s->tx.queue);
     unmark(&s->tx.replies);
     s->resume.behind = 0;
+    s->resume.fences = false;
 }
 
 /* ---- what was sent ----------------------------------------------------------------------------- */

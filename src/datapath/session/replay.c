@@ -167,7 +167,7 @@ static bool build(struct sluice_loop *l, struct session *s, struct wr_batch *bat
 void replay_flush(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (s->state != SESSION_UP && s->state != SESSION_FLUSHING)
+    if ((s->state != SESSION_UP && s->state != SESSION_FLUSHING) || s->resume.waits)
         return;
     if (!rndv_again_flush(l, s))
         return;

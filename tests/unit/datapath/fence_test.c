@@ -210,9 +210,10 @@ struct end {
     uint8_t message[MESSAGES], request[MESSAGES], put[PUTS]; /* enum told */
     bool arrived[MESSAGES], executed[MESSAGES], notified[PUTS];
     unsigned behind_from[MESSAGES], behind_to[MESSAGES]; /* puts that a message is behind */
-    unsigned added, maybe_added, open, fenced, unknown;
+    unsigned added, maybe_added, open;
+    uint64_t times; /* that it has been up again */
     int last, last_asked, last_notified;
-    bool up, was_down;
+    bool up;
 };
 
 static struct memory walk;
@@ -428,10 +429,14 @@ static void see(struct end *e, struct end *other, const sluice_event *event) {
         see_done(e, event);
         break;
     case SLUICE_DOWN:
+        e->put_floor = e->puts; /* what is accepted now is behind none of these */
         e->downs++;
         e->up = false;
         return;
     case SLUICE_UP:
+        if (event->tag > e->times + 1) /* it was down again, which is told by this */
+            e->put_floor = e->puts;
+        e->times = event->tag;
         e->ups++;
         e->up = true;
         return;
@@ -453,10 +458,6 @@ static void one_turn(unsigned i) {
     if (chance(3) == 0)
         cm_progress(e->side->node->cm, 0);
     int n = sluice_poll(e->side->loop, &event, 1, 0);
-    bool down = pair_session(e->side)->state == SESSION_DOWN;
-    if (down && !e->was_down)
-        e->put_floor = e->puts; /* what is accepted now is behind none of these */
-    e->was_down = down;
     if (n == 1)
         see(e, &ends[!i], &event);
 }
