@@ -30,7 +30,7 @@
 enum session_handshake {
     HANDSHAKE_NONE,   /* nothing was agreed, or it is done */
     HANDSHAKE_HELLO,  /* dialer: to be sent; listener: awaited */
-    HANDSHAKE_HELD,   /* listener: HELLO came before the connection was announced */
+    HANDSHAKE_HELD,   /* HELLO, or REFUSE at the dialer, came before the connection was announced */
     HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
     HANDSHAKE_RESUME, /* of a session that is down: any frame says that the connection is up */
     HANDSHAKE_OVER, /* it was given up on its way, and says nothing of its session, which has others */

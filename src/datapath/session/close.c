@@ -190,7 +190,7 @@ static void leave(struct sluice_loop *l, struct session *s) {
     s->close.bye_posted = send_control(l, s, FRAME_BYE);
 }
 
-/* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE. */
+/* A listener's connection that is there, with a dialer that waits for WELCOME or REFUSE, or is about to. */
 static bool may_refuse(const struct session *s) {
     const struct connection *c = session_connection(s);
     bool early = s->node->traits.dialer_first && c->handshake == HANDSHAKE_HELLO;

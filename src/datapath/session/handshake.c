@@ -269,7 +269,8 @@ const char *handshake_check(const struct session *s, const struct frame *f) {
             return "a WELCOME with other content than agreed";
         return !c->cm.passive && c->handshake == HANDSHAKE_ANSWER ? NULL : "an unexpected WELCOME";
     case FRAME_REFUSE:
-        return !c->cm.passive && c->handshake == HANDSHAKE_ANSWER ? NULL : "an unexpected REFUSE";
+        /* A listener may end before it has heard HELLO, and before this side has said it. */
+        return !c->cm.passive ? NULL : "an unexpected REFUSE";
     default:
         return "a frame before the handshake";
     }
@@ -369,7 +370,7 @@ void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_m
         hear(l, s, msg);
         return;
     }
-    if (c->hello) { /* cannot be: it was no HELLO that is awaited */
+    if (c->hello) { /* a second one says nothing more */
         recv_queue_give_back(l, msg);
         return;
     }
@@ -383,14 +384,12 @@ void handshake_arrived(struct sluice_loop *l, struct session *s, struct sluice_m
 void handshake_begin(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
-    if (!c->cm.passive) {
-        say_hello(l, s);
-        return;
-    }
     struct sluice_msg *msg = c->hello;
     c->hello = NULL;
     if (msg) {
         c->handshake = HANDSHAKE_HELLO;
         hear(l, s, msg);
+    } else if (!c->cm.passive) {
+        say_hello(l, s);
     }
 }
