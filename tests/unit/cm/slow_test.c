@@ -14,8 +14,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "support/replace_fabric.h"
 #include "support/wait.h"
-#include "node/node.h"
 
 /* ---- the slow device ------------------------------------------------------------------------- */
 
@@ -83,12 +83,6 @@ static sluice_session dial(sluice_node *n, int port, struct end *end) {
     if (sluice_dial(n, to, SLUICE_LINK(.handler = on_event, .arg = end), &s, &e) != 0)
         fail_msg("%s", e.text);
     return s;
-}
-
-/* Of an open node, whose loops read it: both tables do the same for what is on its way, which is nothing yet. */
-__attribute__((no_sanitize("thread"))) static void replace_fabric(sluice_node *n,
-                                                                  const struct fabric_ops *ops) {
-    n->fabric = ops;
 }
 
 /* While one session's call is inside, others of the same node come up, speak, listen and end. */

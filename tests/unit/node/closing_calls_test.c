@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "node/node.h"
 #include "node/stuck.h"
+#include "support/replace_fabric.h"
 #include "support/stall.h"
 #include "support/wait.h"
 
@@ -90,22 +90,27 @@ static int slow_destroy_qp(struct ibv_qp *qp) {
     return fabric_soft.destroy_qp(qp);
 }
 
-static sluice_node *open_node_with(uint32_t workers,
-                                   void (*log)(int level, const char *text, void *arg)) {
-    sluice_node *n;
-    sluice_error e;
+/* Before any node is open. */
+static void begin(void) {
     told.text[0] = 0;
     told.closed = told.stuck = told.inside = told.go_on = told.out = false;
     told.late = 0;
     device.closed = device.inside = device.go_on = false;
+    device.fabric = fabric_soft;
+}
+
+static sluice_node *open_node_with(uint32_t workers,
+                                   void (*log)(int level, const char *text, void *arg)) {
+    sluice_node *n;
+    sluice_error e;
     if (sluice_open(&n, SLUICE_NODE(.device = "soft", .workers = workers, .log = log), &e) != 0)
         fail_msg("%s", e.text);
-    device.fabric = fabric_soft;
-    n->fabric = &device.fabric; /* nothing of it is on its way yet */
+    replace_fabric(n, &device.fabric);
     return n;
 }
 
 static sluice_node *open_node(void (*log)(int level, const char *text, void *arg)) {
+    begin();
     return open_node_with(SLUICE_NO_WORKERS, log);
 }
 
@@ -219,9 +224,10 @@ static void open_sessions(sluice_node *server, sluice_node *client, unsigned cou
 /* It takes seconds to end its sessions, and calls no handler meanwhile; one after the other ends. */
 TEST(a_loop_that_takes_long_by_itself_is_no_stuck_handler) {
     enum { SESSIONS = 8 }; /* in all longer than closing waits for one */
-    sluice_node *client = open_node_with(1, on_log), *n = open_node_with(1, on_log);
+    begin();
     device.fabric.destroy_qp = slow_destroy_qp;
-    client->fabric = &fabric_soft;
+    sluice_node *client = open_node_with(1, on_log), *n = open_node_with(1, on_log);
+    replace_fabric(client, &fabric_soft);
     open_sessions(n, client, SESSIONS);
     sluice_close(n, 200 * MS); /* the end of that finds the loop at it */
     assert_int_equal(atomic_load(&n->state), NODE_CLOSED);
