@@ -32,6 +32,22 @@ void resume_break_alone(struct side *side) {
     assert_true(connection_modify(resume_connection(side), &attr, IBV_QP_STATE));
 }
 
+uint64_t resume_seed;
+
+uint32_t resume_chance(uint32_t below) {
+    resume_seed = resume_seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(resume_seed >> 33) % below;
+}
+
+void resume_lose(struct side *side) {
+    if (!resume_connection(side)->qp || pair_session(side)->state != SESSION_UP)
+        return;
+    if (resume_chance(2))
+        resume_cut(side);
+    else
+        resume_break_alone(side);
+}
+
 void resume_expect_down(struct pair *p, struct side *side) {
     sluice_event event = pair_expect(p, side, SLUICE_DOWN);
     assert_int_equal(event.reason, SLUICE_REASON_PEER_LOST);

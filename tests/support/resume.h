@@ -20,6 +20,11 @@ void resume_open(struct pair *p, const sluice_link_options *link);
 void resume_cut(struct side *side);
 /* This side finds its queue pair broken; the other does not know. */
 void resume_break_alone(struct side *side);
+/* The walks' chance: which of so many; the seed says which walk it is. */
+extern uint64_t resume_seed;
+uint32_t resume_chance(uint32_t below);
+/* One of the two ways, by chance; nothing where the session is not up. */
+void resume_lose(struct side *side);
 /* DOWN, and UP again so many times so far: the next event of this side, and all of both. */
 void resume_expect_down(struct pair *p, struct side *side);
 void resume_expect_up(struct pair *p, struct side *side, uint64_t times);

@@ -220,13 +220,6 @@ static struct memory walk;
 static struct end ends[2]; /* a, b */
 static unsigned burst;     /* how often what is given waits for more: one time in so many */
 static unsigned met[5][2]; /* in all walks, of messages to reads: fenced off, and unknown */
-static uint64_t seed;
-
-static uint32_t chance(uint32_t below) {
-    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(seed >> 33) % below;
-}
-
 static size_t size_of(unsigned i) {
     static const size_t sizes[] = {8, 64, 200, 511, 3000, 8168, 8169, 20000, 50000};
     return sizes[i * 7 % (sizeof sizes / sizeof *sizes)];
@@ -257,9 +250,9 @@ static void give_message(struct end *e) {
     if (!msg)
         return;
     const sluice_send_options *o =
-        SLUICE_SEND(.tag = i + 1, .flags = chance(burst) == 0 ? SLUICE_MORE : 0,
-                    .deadline_ns = chance(10) == 0 ? pair_now(NULL) + 2000000 : 0);
-    if (chance(4) == 0) {
+        SLUICE_SEND(.tag = i + 1, .flags = resume_chance(burst) == 0 ? SLUICE_MORE : 0,
+                    .deadline_ns = resume_chance(10) == 0 ? pair_now(NULL) + 2000000 : 0);
+    if (resume_chance(4) == 0) {
         const sluice_piece pieces[] = {
             {.data = sluice_data(msg), .bytes = 8},
             {.data = (uint8_t *)sluice_data(msg) + 8, .bytes = size_of(i) - 8}};
@@ -283,16 +276,16 @@ static void give_request(struct end *e) {
     if (!msg)
         return;
     const sluice_send_options *o =
-        SLUICE_SEND(.tag = TAG_REQUEST + i, .flags = chance(burst) == 0 ? SLUICE_MORE : 0,
-                    .deadline_ns = chance(10) == 0 ? pair_now(NULL) + 2000000 : 0);
+        SLUICE_SEND(.tag = TAG_REQUEST + i, .flags = resume_chance(burst) == 0 ? SLUICE_MORE : 0,
+                    .deadline_ns = resume_chance(10) == 0 ? pair_now(NULL) + 2000000 : 0);
     if (sluice_request(e->side->session, msg, o) != 0) {
         sluice_free(msg);
         return;
     }
     e->asked++;
     e->open++;
-    if (chance(10) == 0)
-        sluice_cancel(e->side->session, TAG_REQUEST + chance(e->asked));
+    if (resume_chance(10) == 0)
+        sluice_cancel(e->side->session, TAG_REQUEST + resume_chance(e->asked));
 }
 
 static bool is_large(unsigned k) {
@@ -312,7 +305,7 @@ static void give_put(struct end *e) {
     if (!is_large(k)) /* those read the same bytes */
         memory_here(&walk)[at] = (uint8_t)(k + 1);
     const sluice_send_options *o =
-        SLUICE_SEND(.tag = TAG_PUT + k, .flags = chance(burst) == 0 ? SLUICE_MORE : 0);
+        SLUICE_SEND(.tag = TAG_PUT + k, .flags = resume_chance(burst) == 0 ? SLUICE_MORE : 0);
     int status =
         notifies(k)
             ? sluice_put_notify(e->side->session, walk.here, at, bytes, &walk.token, at, k, o)
@@ -323,9 +316,9 @@ static void give_put(struct end *e) {
 
 static void give_read(struct end *e) {
     sluice_session s = e->side->session;
-    if (chance(3) == 0) {
+    if (resume_chance(3) == 0) {
         e->open += sluice_fence(s, SLUICE_SEND(.tag = TAG_FENCE)) == 0;
-    } else if (chance(2) && memory_rights(&walk) & SLUICE_MAY_ATOMIC) {
+    } else if (resume_chance(2) && memory_rights(&walk) & SLUICE_MAY_ATOMIC) {
         e->open += sluice_fetch_add(s, &walk.token, 8 * PUTS, 1, SLUICE_SEND(.tag = TAG_ADD)) == 0;
     } else {
         e->open += sluice_get(s, walk.here, GET_AT, 20000, &walk.token, GET_AT,
@@ -334,7 +327,7 @@ static void give_read(struct end *e) {
 }
 
 static void give(struct end *e) {
-    unsigned what = chance(e == &ends[1] ? 12 : 6);
+    unsigned what = resume_chance(e == &ends[1] ? 12 : 6);
     if (what < 4)
         give_message(e);
     else if (what < 6)
@@ -455,21 +448,11 @@ static void see(struct end *e, struct end *other, const sluice_event *event) {
 static void one_turn(unsigned i) {
     struct end *e = &ends[i];
     sluice_event event;
-    if (chance(3) == 0)
+    if (resume_chance(3) == 0)
         cm_progress(e->side->node->cm, 0);
     int n = sluice_poll(e->side->loop, &event, 1, 0);
     if (n == 1)
         see(e, &ends[!i], &event);
-}
-
-static void lose_one(struct side *side) {
-    const struct connection *c = resume_connection(side);
-    if (!c->qp || pair_session(side)->state != SESSION_UP)
-        return;
-    if (chance(2))
-        resume_cut(side);
-    else
-        resume_break_alone(side);
 }
 
 /* What was said of each is so. */
@@ -506,15 +489,15 @@ static bool goes_on(void) {
 }
 
 static void one_walk(uint64_t from, unsigned losses) {
-    seed = from;
+    resume_seed = from;
     memset(ends, 0, sizeof ends);
-    burst = 2 + chance(6);
-    uint32_t rendezvous = chance(pair_is_like("iwarp") ? 2 : 3);
+    burst = 2 + resume_chance(6);
+    uint32_t rendezvous = resume_chance(pair_is_like("iwarp") ? 2 : 3);
     open_with(&walk,
-              PAIR_LINK(.resume_ns = RESUME_NS, .requests = 1 + chance(16),
-                        .window_messages = chance(2) ? 0 : 1 + chance(40),
-                        .credits = chance(2) ? 0 : 4 + chance(60),
-                        .flags = chance(2) ? 0 : SLUICE_ISOLATED),
+              PAIR_LINK(.resume_ns = RESUME_NS, .requests = 1 + resume_chance(16),
+                        .window_messages = resume_chance(2) ? 0 : 1 + resume_chance(40),
+                        .credits = resume_chance(2) ? 0 : 4 + resume_chance(60),
+                        .flags = resume_chance(2) ? 0 : SLUICE_ISOLATED),
               rendezvous);
     memset(memory_there(&walk), 0, 16 * PUTS);
     memset(memory_here(&walk), 0, 16 * PUTS);
@@ -526,15 +509,15 @@ static void one_walk(uint64_t from, unsigned losses) {
         fault_plan("qp=* send=* delay=50us");
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (goes_on()) {
-        struct end *e = &ends[chance(2)];
-        for (unsigned n = chance(4); n > 0 && e->sent < MESSAGES; n--)
+        struct end *e = &ends[resume_chance(2)];
+        for (unsigned n = resume_chance(4); n > 0 && e->sent < MESSAGES; n--)
             give(e);
-        one_turn(chance(2));
-        if (losses > 0 && ends[0].sent > 4 && chance(60) == 0) {
-            lose_one(ends[chance(2)].side);
+        one_turn(resume_chance(2));
+        if (losses > 0 && ends[0].sent > 4 && resume_chance(60) == 0) {
+            resume_lose(ends[resume_chance(2)].side);
             losses--;
         }
-        pair_clock += chance(16) == 0 ? 1000000 : 0;
+        pair_clock += resume_chance(16) == 0 ? 1000000 : 0;
         if (env_now(&env_default) > limit)
             fail_msg("seed %llu: %u and %u have no outcome", (unsigned long long)from, ends[0].open,
                      ends[1].open);

@@ -76,13 +76,6 @@ struct end {
     bool up, outcome[MANY + 1]; /* by tag */
 };
 
-static uint64_t seed;
-
-static uint32_t chance(uint32_t below) {
-    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
-    return (uint32_t)(seed >> 33) % below;
-}
-
 static size_t size_of(unsigned i) {
     static const size_t sizes[] = {0, 1, 64, 200, 511, 3000, 8168, 8169, 20000, LARGE};
     return sizes[i * 7 % (sizeof sizes / sizeof *sizes)];
@@ -92,8 +85,8 @@ static size_t size_of(unsigned i) {
 static int send_next(struct end *e) {
     unsigned i = e->sent;
     const sluice_send_options *o =
-        SLUICE_SEND(.tag = i + 1, .flags = chance(4) == 0 ? SLUICE_MORE : 0);
-    if (chance(4) || size_of(i) == 0)
+        SLUICE_SEND(.tag = i + 1, .flags = resume_chance(4) == 0 ? SLUICE_MORE : 0);
+    if (resume_chance(4) || size_of(i) == 0)
         return pair_send(e->side, size_of(i), i, i % 3 ? o : NULL);
     static uint8_t bytes[LARGE];
     size_t half = size_of(i) / 2;
@@ -170,20 +163,9 @@ static void see(struct end *e, const sluice_event *event) {
     fail_msg("%s (%s)", sluice_event_name(event->type), sluice_reason_text(event->reason));
 }
 
-/* The connection is lost to both, or one side alone finds its queue pair broken. */
-static void lose(struct side *side) {
-    const struct connection *c = resume_connection(side);
-    if (!c->qp || pair_session(side)->state != SESSION_UP)
-        return;
-    if (chance(2))
-        resume_cut(side);
-    else
-        resume_break_alone(side);
-}
-
 static void turn_end(struct pair *p, struct end *e) {
     sluice_event event;
-    if (chance(3) == 0)
+    if (resume_chance(3) == 0)
         cm_progress(e->side->node->cm, 0);
     if (sluice_poll(e->side->loop, &event, 1, 0) == 1)
         see(e, &event);
@@ -198,29 +180,29 @@ static bool is_done(const struct end *e, const struct end *other) {
 static void one_walk(uint64_t from, unsigned losses) {
     struct pair p;
     bool breaks = losses > 0;
-    seed = from;
-    uint32_t rendezvous = chance(pair_is_like("iwarp") ? 2 : 3);
+    resume_seed = from;
+    uint32_t rendezvous = resume_chance(pair_is_like("iwarp") ? 2 : 3);
     resume_open_with(&p,
-                     PAIR_LINK(.resume_ns = RESUME_NS, .requests = 1 + chance(16),
-                               .window_messages = chance(2) ? 0 : 1 + chance(40),
-                               .credits = chance(2) ? 0 : 4 + chance(60),
-                               .flags = chance(2) ? 0 : SLUICE_ISOLATED),
+                     PAIR_LINK(.resume_ns = RESUME_NS, .requests = 1 + resume_chance(16),
+                               .window_messages = resume_chance(2) ? 0 : 1 + resume_chance(40),
+                               .credits = resume_chance(2) ? 0 : 4 + resume_chance(60),
+                               .flags = resume_chance(2) ? 0 : SLUICE_ISOLATED),
                      rendezvous);
     struct end ends[2] = {{.side = &p.a, .total = MANY, .up = true},
                           {.side = &p.b, .total = MANY, .up = true}};
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     while (!is_done(&ends[0], &ends[1]) || !is_done(&ends[1], &ends[0])) {
-        struct end *e = &ends[chance(2)];
-        for (unsigned n = chance(4); n > 0 && e->sent < e->total; n--)
+        struct end *e = &ends[resume_chance(2)];
+        for (unsigned n = resume_chance(4); n > 0 && e->sent < e->total; n--)
             e->sent += send_next(e) == 0;
-        if (chance(8) == 0 && e->asked < MANY / 4)
+        if (resume_chance(8) == 0 && e->asked < MANY / 4)
             ask(e);
-        turn_end(&p, &ends[chance(2)]);
-        if (losses > 0 && ends[0].received + ends[1].received > 0 && chance(60) == 0) {
-            lose(ends[chance(2)].side);
+        turn_end(&p, &ends[resume_chance(2)]);
+        if (losses > 0 && ends[0].received + ends[1].received > 0 && resume_chance(60) == 0) {
+            resume_lose(ends[resume_chance(2)].side);
             losses--;
         }
-        pair_clock += chance(16) == 0 ? 1000000 : 0;
+        pair_clock += resume_chance(16) == 0 ? 1000000 : 0;
         if (env_now(&env_default) > limit)
             fail_msg("seed %llu: %u of %u, %u of %u messages arrived, %u of %u, %u of %u outcomes",
                      (unsigned long long)from, ends[1].received, ends[0].sent, ends[0].received,
@@ -409,21 +391,21 @@ TEST(a_session_may_end_at_any_moment_of_a_loss) {
         struct pair p;
         sluice_event event;
         unsigned outcomes = 0, closed = 0;
-        seed = steps;
+        resume_seed = steps;
         resume_open(&p, PAIR_LINK(.resume_ns = RESUME_NS));
         for (unsigned i = 0; i < 6; i++)
             assert_int_equal(
                 i % 3 == 1 ? pair_request(&p.b, 10, i, SLUICE_SEND(.tag = i + 1))
                            : pair_send(&p.b, i % 3 ? LARGE : 64, i, SLUICE_SEND(.tag = i + 1)),
                 0);
-        lose(chance(2) ? &p.a : &p.b);
-        struct side *sides[2] = {&p.a, &p.b}, *ends = sides[chance(2)];
+        resume_lose(resume_chance(2) ? &p.a : &p.b);
+        struct side *sides[2] = {&p.a, &p.b}, *ends = sides[resume_chance(2)];
         for (unsigned i = 0; closed < 2; i++) {
-            struct side *side = sides[chance(2)];
+            struct side *side = sides[resume_chance(2)];
             if (i == steps)
                 sluice_hangup(ends->session, 0);
             pair_clock += i > 400 ? SECOND / 10 : 0; /* what nothing else ends */
-            if (chance(2))
+            if (resume_chance(2))
                 cm_progress(side->node->cm, 0);
             if (sluice_poll(side->loop, &event, 1, 0) != 1)
                 continue;
