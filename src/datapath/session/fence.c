@@ -32,11 +32,10 @@
 #include "datapath/tx/coalesce.h"
 
 struct fence {
-    uint32_t received; /* the last frame that the peer has */
-    uint32_t arrived;  /* kept frames still to be looked at that it has */
-    uint32_t left;     /* kept frames that are to be sent again */
-    bool up;           /* an operation has not ended with OK: what comes now is behind it */
-    bool begun;        /* and so is the first frame of the message whose frames come now */
+    uint32_t arrived; /* kept frames still to be looked at that it has */
+    uint32_t left;    /* kept frames that are to be sent again */
+    bool up;          /* an operation has not ended with OK: what comes now is behind it */
+    bool begun;       /* and so is the first frame of the message whose frames come now */
 };
 
 static struct sq_entry *entry_at(const struct connection *c, uint32_t at) {
@@ -239,7 +238,7 @@ static void settle_begun(struct sluice_loop *l, struct session *s, struct fence 
 }
 
 void fence_settle(struct sluice_loop *l, struct session *s, uint32_t received) {
-    struct fence f = {.received = received};
+    struct fence f = {0};
     loop_assert_inside(l);
     for (struct connection *c = s->resume.kept; c; c = c->kept_next) {
         c->tx.acked = received;

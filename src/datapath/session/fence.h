@@ -23,7 +23,7 @@ static inline void fence_failed(struct connection *c, uint32_t at) {
 
 /* The connection is lost: what is accepted before the application knows is behind the operations that are on their way. */
 void fence_begin(struct session *s);
-/* The application is about to be told that the session is down. */
+/* The application is about to be told that the session is down, or up again. */
 void fence_told(struct sluice_loop *l, struct session *s);
 /*
  * The session has another connection, and up to `received` the peer has what was sent: what it has ends, and so do operations, and what
