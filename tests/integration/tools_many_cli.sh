@@ -106,10 +106,12 @@ check "bw whose server was killed: no reason" grep -Eq '^sluice-bw: the connecti
 served "$server" 137 "bw that was killed"
 
 # Thousands that end at once take the one over which the two talk with them no more.
-serve lat sluice-lat -p 0 -q 9000
-run sluice-lat "127.0.0.1:$port" -q 9000 -n 9000 </dev/null
-check "lat -q 9000: the client's status is $status" [ "$status" = 0 ]
-served "$server" 0 "lat -q 9000"
+thousands=9000
+[ -z "${SLUICE_SANITIZE:-}" ] || thousands=900 # each access is checked, in both processes
+serve lat sluice-lat -p 0 -q "$thousands"
+run sluice-lat "127.0.0.1:$port" -q "$thousands" -n "$thousands" </dev/null
+check "lat -q $thousands: the client's status is $status" [ "$status" = 0 ]
+served "$server" 0 "lat -q $thousands"
 
 # ---- what does not go together -------------------------------------------------------------------
 
