@@ -99,6 +99,27 @@ TEST(the_active_side_may_reject_the_reply) {
     ct_pair_free(&pair);
 }
 
+/* As long as the other side has not confirmed the answer. */
+TEST(the_passive_side_may_reject_what_it_accepted) {
+    struct ct_pair pair;
+    if (facts.device_connects)
+        ct_skip("the device has confirmed the answer by then");
+    ct_pair_request(&pair);
+    ct_pair_accept(&pair);
+    ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+    static const char data[REJECT_DATA] = "no"; /* zeros behind it */
+    assert_int_equal(rdma_reject(pair.passive, data, 2), 0);
+    struct rdma_cm_event *event = ct_expect(pair.active_channel, RDMA_CM_EVENT_REJECTED);
+    assert_int_equal(event->status, REJECT_CONSUMER);
+    assert_int_equal(event->param.conn.private_data_len, REJECT_DATA);
+    if (facts.tells_refusals)
+        assert_memory_equal(event->param.conn.private_data, data, REJECT_DATA);
+    assert_int_equal(rdma_ack_cm_event(event), 0);
+    assert_fails(rdma_establish(pair.active), EINVAL);
+    assert_fails(rdma_reject(pair.passive, NULL, 0), EINVAL);
+    ct_pair_free(&pair);
+}
+
 CT_WITH(ct_requested, destroying_an_accepted_id_ends_it) {
     struct ct_pair *pair = *state;
     ct_pair_accept(pair);

@@ -156,6 +156,7 @@ static int reject(struct rdma_cm_id *id, enum soft_cm_reject reason, const void 
     switch (own->conn.state) {
     case SOFT_CM_CONN_REQ_RCVD:
     case SOFT_CM_CONN_REP_RCVD:
+    case SOFT_CM_CONN_REP_SENT: /* until the answer is confirmed */
         soft_cm_conn_reject(own, reason, data, len);
         break;
     case SOFT_CM_CONN_SIDR_RCVD:
@@ -163,7 +164,6 @@ static int reject(struct rdma_cm_id *id, enum soft_cm_reject reason, const void 
         break;
     case SOFT_CM_CONN_NONE:
     case SOFT_CM_CONN_REQ_SENT:
-    case SOFT_CM_CONN_REP_SENT:
     case SOFT_CM_CONN_UP:
     case SOFT_CM_CONN_DREQ_SENT:
     case SOFT_CM_CONN_DREQ_RCVD:
