@@ -88,16 +88,21 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
+/* False: the dialer has confirmed the connection, or ended it, which is not known here yet. */
+static bool said_no(struct cm *cm, struct cm_conn *conn) {
+    uint8_t data[PRIVATE_DATA_REJ_BYTES];
+    size_t bytes = private_data_rej_encode(&conn->release, data);
+    conn->rejectable = false;
+    return cm->node->fabric->reject(conn->owner.id, data, (uint8_t)bytes) == 0 ||
+           !conn->established;
+}
+
 void cm_release(struct cm *cm, struct cm_conn *conn) {
     const struct fabric_ops *fabric = cm->node->fabric;
     conn->over = true;
     if (conn->call && cm_leave(cm, conn)) {
         /* the id goes as soon as the kernel lets it */
-    } else if (conn->rejectable) {
-        uint8_t data[PRIVATE_DATA_REJ_BYTES];
-        size_t bytes = private_data_rej_encode(&conn->release, data);
-        fabric->reject(conn->owner.id, data, (uint8_t)bytes);
-        conn->rejectable = false;
+    } else if (conn->rejectable && said_no(cm, conn)) {
         if (conn->passive && !conn->reported)
             stats_add(&cm->stats->refused, 1);
     } else if (conn->established) {
