@@ -452,7 +452,7 @@ SLUICE_API void sluice_unlisten(sluice_listener l);
  * those by 50 ms at most. The addresses of names are tried like those that were given, eight in all, some of each name:
  * the next one begins when one fails, or beside one whose host has not answered for 250 ms, and the first to answer gets
  * the one request of the dial. A listener that is busy, or does not answer, is asked again, at growing intervals with
- * jitter, until timeout_ns is over.
+ * jitter, until timeout_ns is over. So is one that answers, and then says that it is busy.
  *
  * SLUICE_WAIT: so is one that is not there (NO_LISTENER, NODE_CLOSED), whose host cannot be reached, or whose name has no
  * address, with pauses of up to 3 s. Names are looked up anew each time. With a timeout_ns of SLUICE_OFF the dial waits

@@ -36,8 +36,8 @@ void cm_begin(struct cm *cm, struct cm_conn *conn) {
     link_conn(cm, conn);
     uint64_t timeout = s->link_config.timeout_ns;
     bool never = timeout > UINT64_MAX - cm->now_ns;
-    if (conn->resume.on && !conn->passive)
-        cm_watch(cm, conn, conn->resume.deadline_ns == UINT64_MAX ? 0 : conn->resume.deadline_ns);
+    if (conn->again.deadline_ns != 0)
+        cm_watch(cm, conn, conn->again.deadline_ns == UINT64_MAX ? 0 : conn->again.deadline_ns);
     else
         cm_watch(cm, conn, never ? 0 : cm->now_ns + timeout);
 }
@@ -50,7 +50,10 @@ void cm_dial(struct cm *cm, struct cm_conn *conn) {
         cm_fail(cm, conn, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
         return;
     }
-    cm_try_first(cm, conn);
+    if (conn->again.on)
+        cm_try_again(cm, conn);
+    else
+        cm_try_first(cm, conn);
 }
 
 /* ---- events ---------------------------------------------------------------------------------- */
@@ -199,16 +202,16 @@ void cm_prepared(struct cm *cm, struct cm_conn *conn) {
 }
 
 /*
- * Without attributes for the next state. EINVAL: the connection is over, since the answer was sent; it was read late, and the
- * listener's patience was over, or its application hung up. The dial ends with the event that follows.
+ * A call for a connection that was answered fails. EINVAL: the connection is over, since the answer was sent; it was read late, and the
+ * listener's patience was over, or its application hung up. What the dial ends with, or goes on with, is in the event that follows.
  */
-static void unread_in_time(struct cm *cm, struct cm_conn *conn, int error) {
+static void unread_in_time(struct cm *cm, struct cm_conn *conn, int error, const char *call) {
     conn->unread = error == EINVAL;
     if (conn->unread)
         cm_watch_step(cm, conn, cm->now_ns + OVER_NS);
     else
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)error,
-                "no RTR or RTS attributes: %s", strerror(error));
+        cm_fail(cm, conn, cm_reason_of_answer(error), (uint32_t)error, "%s: %s", call,
+                strerror(error));
 }
 
 void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event *event) {
@@ -236,7 +239,7 @@ void cm_on_response(struct cm *cm, struct cm_owner *owner, const struct cm_event
     if (!traits->answer_is_up &&
         (!cm_attributes(cm, conn, IBV_QPS_RTR, &conn->rtr, &conn->rtr_mask) ||
          !cm_attributes(cm, conn, IBV_QPS_RTS, &conn->rts, &conn->rts_mask))) {
-        unread_in_time(cm, conn, errno);
+        unread_in_time(cm, conn, errno, "no RTR or RTS attributes");
         return;
     }
     cm_enter(cm, conn, CM_MODIFYING_QP);
@@ -248,8 +251,7 @@ void cm_ready(struct cm *cm, struct cm_conn *conn) {
     if (conn->owner.state != CM_MODIFYING_QP)
         return; /* it failed meanwhile */
     if (!cm->node->traits.answer_is_up && cm->node->fabric->establish(conn->owner.id) != 0) {
-        cm_fail(cm, conn, cm_reason_of_answer(errno), (uint32_t)errno, "establish: %s",
-                strerror(errno));
+        unread_in_time(cm, conn, errno, "establish");
         return;
     }
     cm_adopt(cm, conn);

@@ -5,7 +5,8 @@
  *   try -> fails -> next address -> ... -> all tried -> one failure may pass? -> pause -> first address
  *
  * A try has an id of its own, a session id and a nonce of its own; the QP, still in INIT and not on
- * any id, is the session's and stays. After a listener has answered no other try is made.
+ * any id, is the session's and stays. After a listener has answered, the next try is that of another connection
+ * (datapath/session/redial.c).
  *
  * Pauses double from PAUSE_FIRST_NS to PAUSE_LAST_NS, each stretched by a random factor between one
  * half and one and a half, so that dialers refused together do not come back together.
@@ -259,6 +260,11 @@ void cm_try_first(struct cm *cm, struct cm_conn *conn) {
         cm_round_begin(cm, conn, false);
 }
 
+void cm_try_again(struct cm *cm, struct cm_conn *conn) {
+    cm_assert_thread(cm);
+    pause_round(cm, conn);
+}
+
 /* The pause is over. */
 static void next_round(struct cm *cm, struct cm_conn *conn) {
     if (cm_names_wanted(conn))
@@ -368,8 +374,11 @@ void cm_step_over(struct cm *cm, struct cm_conn *conn) {
     cm_assert_thread(cm);
     conn->step_ns = 0;
     if (conn->unread) {
-        cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, EINVAL,
-                "no RTR or RTS attributes, and no end of the connection: %s", strerror(EINVAL));
+        bool confirms = conn->owner.state == CM_MODIFYING_QP;
+        cm_fail(cm, conn, confirms ? cm_reason_of_answer(EINVAL) : SLUICE_REASON_DEVICE_ERROR,
+                EINVAL, "%s: %s",
+                confirms ? "establish" : "no RTR or RTS attributes, and no end of the connection",
+                strerror(EINVAL));
         return;
     }
     if (!cm_race_may_go_on(conn->owner.state)) {

@@ -192,6 +192,8 @@ void cm_race_end(struct cm *cm, struct cm_conn *conn);
 /* ---- dial_retry.c ------------------------------------------------------------------------------ */
 
 void cm_try_first(struct cm *cm, struct cm_conn *conn); /* a dial begins */
+/* It goes on, with a pause, over another connection. */
+void cm_try_again(struct cm *cm, struct cm_conn *conn);
 /* The addresses are known, or more of them may become known: then it is not the last round. */
 void cm_round_begin(struct cm *cm, struct cm_conn *conn, bool more_may_come);
 /* A step towards the peer failed: the next address, a pause, or the end of the dial. */

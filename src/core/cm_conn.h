@@ -185,8 +185,12 @@ struct cm_conn {
         bool on; /* a connection for a session that there is; else a new session */
         uint8_t session_id[16];
         uint32_t last_sequence;
-        uint64_t deadline_ns; /* of the dial */
     } resume;
+    struct {     /* DIAL: written by the loop, with `last`, and the two pauses above */
+        bool on; /* a listener has answered the dial, and given it up */
+        uint64_t
+            deadline_ns; /* of a dial that is not the session's first; UINT64_MAX: none, 0: it is the first */
+    } again;
 
     /* PREPARE, APPLY: written by the CM thread, read by the loop */
     struct ibv_qp_attr init, rtr, rts;

@@ -236,6 +236,8 @@ struct connection {
     struct connection *kept_next; /* replay.c: the next one that has frames to be sent again */
     struct sluice_msg *hello;     /* listener: HELLO came before the connection was announced */
     bool served;                  /* messages went over it */
+    bool
+        broke; /* dialer, before UP: a completion said so, and what the CM thread hears is awaited */
     bool unused;       /* the CM thread does not know of it: it stands in for one that is to come */
     bool coming;       /* its session's loop does not know of it: the CM thread made it */
     uint32_t slot;     /* constant */

@@ -215,7 +215,8 @@ struct session {
     struct session *dying_next;
     struct sluice_node *node;
     struct pool *rx_pool;
-    uint32_t outcomes; /* that wait to be delivered */
+    uint64_t dial_end_ns; /* dialer: it is to be up by then; UINT64_MAX: at any time */
+    uint32_t outcomes;    /* that wait to be delivered */
     uint8_t notices;
     bool waits_memory;
     bool over;  /* CLOSED was delivered: free as soon as no thread is inside */

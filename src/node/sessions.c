@@ -143,6 +143,8 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
     struct cm_conn *conn = &session_connection(s)->cm;
     dial_places_give(conn, &places, copy);
     s->known = true;
+    uint64_t now = env_now(&n->env);
+    s->dial_end_ns = link.timeout_ns > UINT64_MAX - now ? UINT64_MAX : now + link.timeout_ns;
     if (places.count > 1)
         snprintf(s->peer.address, sizeof s->peer.address, "%.63s", address);
     else if (places.at[0].host[0])

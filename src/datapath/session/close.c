@@ -39,6 +39,7 @@
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
 #include "datapath/session/queue_pair.h"
+#include "datapath/session/redial.h"
 #include "datapath/session/send_completion.h"
 #include "datapath/tx/unacked.h"
 
@@ -125,7 +126,8 @@ void session_close(struct sluice_loop *l, struct session *s, sluice_reason reaso
     UNCANCELLED;
     loop_assert_inside(l);
     session_attach(l, s);
-    if (s->state >= SESSION_RELEASED || down_begin(l, s, reason, vendor, text))
+    if (s->state >= SESSION_RELEASED || down_begin(l, s, reason, vendor, text) ||
+        redial_begin(l, s, reason, vendor, text))
         return;
     session_end(l, s, reason, vendor, text);
 }

@@ -36,6 +36,7 @@
 #include "datapath/session/drain.h"
 #include "datapath/session/fence.h"
 #include "datapath/session/open.h"
+#include "datapath/session/redial.h"
 #include "datapath/session/replay.h"
 #include "datapath/tx/send.h"
 
@@ -121,8 +122,22 @@ static void go_on_counting(struct connection *c, const struct connection *before
     c->rx.sequence = c->rx.updated = c->acks.returned = before->rx.sequence;
 }
 
-/* The connection is retired, and one that is not used yet stands in its place. */
-static bool replace(struct sluice_loop *l, struct session *s) {
+/* What the connection ended for is not what the session ends for, unless this side has hung up. */
+static void forget_reason(struct session *s) {
+    s->close.reason_provisional = false;
+    if (s->close.hungup)
+        return;
+    pthread_mutex_lock(&s->node->lock);
+    s->close.reason = SLUICE_REASON_NONE;
+    s->close.vendor = 0;
+    s->info.close_code = 0;
+    s->info.cm_event = s->info.wc_status = -1;
+    s->info.cm_status = 0;
+    pthread_mutex_unlock(&s->node->lock);
+}
+
+bool down_replace(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
     struct connection *before = session_connection(s), *c = connection_add(l, s);
     if (!c)
         return false;
@@ -141,6 +156,7 @@ static bool replace(struct sluice_loop *l, struct session *s) {
         s->resume.draining = before;
     s->adopted = false;
     s->close.deadline_ns = 0;
+    forget_reason(s);
     connection_retire(l, before);
     return true;
 }
@@ -175,20 +191,6 @@ static void note_loss(struct sluice_loop *l, struct session *s, sluice_reason re
     loop_deadline(l, r->deadline_ns);
 }
 
-/* What the connection ended for is not what the session ends for, unless this side has hung up. */
-static void forget_reason(struct session *s) {
-    s->close.reason_provisional = false;
-    if (s->close.hungup)
-        return;
-    pthread_mutex_lock(&s->node->lock);
-    s->close.reason = SLUICE_REASON_NONE;
-    s->close.vendor = 0;
-    s->info.close_code = 0;
-    s->info.cm_event = s->info.wc_status = -1;
-    s->info.cm_status = 0;
-    pthread_mutex_unlock(&s->node->lock);
-}
-
 bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                 const char *text) {
     loop_assert_inside(l);
@@ -200,9 +202,8 @@ bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, 
         return false;
     if (!tries)
         fence_begin(s);
-    if (!replace(l, s))
+    if (!down_replace(l, s))
         return false;
-    forget_reason(s);
     if (!tries) {
         note_loss(l, s, reason, vendor, text, hangup_ns);
         return true;
@@ -228,27 +229,16 @@ void down_hangup(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
 
 /* ---- dialing again ----------------------------------------------------------------------------- */
 
-/* What the dial knows goes on from one to the next. */
-static void take_addresses(struct cm_conn *to, struct cm_conn *from) {
-    memcpy(to->candidates, from->candidates, sizeof to->candidates);
-    to->candidate_count = from->candidate_count;
-    to->places = from->places;
-    from->places = NULL;
-    for (unsigned i = 0; to->places && i < to->places->count; i++)
-        to->places->at[i].conn = to;
-    to->greets = from->greets;
-}
-
 static void dial(struct sluice_loop *l, struct session *s, struct connection *before) {
     struct connection *c = session_connection(s);
-    take_addresses(&c->cm, &before->cm);
+    redial_take(c, before);
     c->cm.resume.on = true;
     memcpy(c->cm.resume.session_id, before->cm.req.session_id, sizeof c->cm.resume.session_id);
     if (before->cm.resume.on)
         memcpy(c->cm.resume.session_id, before->cm.resume.session_id,
                sizeof c->cm.resume.session_id);
     c->cm.resume.last_sequence = c->rx.sequence;
-    c->cm.resume.deadline_ns = s->resume.deadline_ns;
+    c->cm.again.deadline_ns = s->resume.deadline_ns;
     s->resume.retry_ns = loop_clock(l) + s->resume.pause_ns;
     loop_deadline(l, s->resume.retry_ns);
     down_timer(l, s);
@@ -260,6 +250,8 @@ void down_drained(struct sluice_loop *l, struct connection *before) {
     if (s->resume.draining != before)
         return;
     s->resume.draining = NULL;
+    if (s->state == SESSION_OPENING)
+        redial_drained(l, s, before);
     if (s->state != SESSION_DOWN)
         return;
     struct connection *c = session_connection(s);

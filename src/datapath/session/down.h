@@ -15,6 +15,8 @@
  */
 bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                 const char *text);
+/* The session's connection is retired, and one that is not used yet stands in its place. False: there is no memory for it. */
+bool down_replace(struct sluice_loop *l, struct session *s);
 /* Hung up while it is down: it may come up until then. */
 void down_hangup(struct sluice_loop *l, struct session *s, uint64_t due_ns);
 /* The first message of a connection that the CM thread has made for the session. */

@@ -15,6 +15,7 @@
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/redial.h"
 
 void session_post_refused(struct sluice_loop *l, struct session *s, int error, const char *what) {
     UNCANCELLED;
@@ -82,6 +83,8 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
             reason = SLUICE_REASON_PEER_LOST;
         break;
     }
+    if (reason == SLUICE_REASON_PEER_LOST && redial_awaits(l, s))
+        return;
     s->close.reason_provisional =
         reason == SLUICE_REASON_PEER_LOST && s->close.reason == SLUICE_REASON_NONE;
     char text[sizeof s->info.close_text];

@@ -28,6 +28,7 @@
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/open.h"
+#include "datapath/session/redial.h"
 #include "datapath/tx/confirm.h"
 
 #define NUDGE_FIRST_NS 10000000ull
@@ -190,6 +191,10 @@ static void say_hello(struct sluice_loop *l, struct session *s) {
 void handshake_nudge(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
+    if (c->broke) {
+        redial_gone(l, s);
+        return;
+    }
     if (c->handshake != HANDSHAKE_ANSWER || c->cm.passive) {
         s->close.deadline_ns = 0;
         return;

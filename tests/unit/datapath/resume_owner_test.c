@@ -51,7 +51,7 @@ static sluice_reason pretend(struct pair *p, const sluice_link_options *link, co
     conn->resume.on = true;
     memcpy(conn->resume.session_id, id, 16);
     conn->resume.last_sequence = sequence;
-    conn->resume.deadline_ns = pair_now(NULL) + SECOND;
+    conn->again.deadline_ns = pair_now(NULL) + SECOND;
     sluice_event event;
     do {
         pair_clock += SECOND / 100;
