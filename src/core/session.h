@@ -277,6 +277,12 @@ static inline void session_set_connection(struct session *s, struct connection *
     __atomic_store_n(&s->connection, c, __ATOMIC_RELAXED);
 }
 
+/* The loop whose thread works on it is its own. */
+static inline void session_assert_mine(const struct session *s, const struct sluice_loop *l) {
+    ASSERT(atomic_load_explicit(&s->loop, memory_order_relaxed) == l);
+    (void)s, (void)l;
+}
+
 /* What is sent is accepted. */
 static inline bool session_accepts(const struct session *s) {
     return s->state == SESSION_UP || (s->state == SESSION_DOWN && s->resume.hangup_ns == 0);

@@ -34,6 +34,7 @@ void event_plain(struct sluice_loop *l, struct session *s, sluice_event *event) 
 void event_outcome(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                    sluice_status status) {
     loop_assert_inside(l);
+    session_assert_mine(s, l);
     msg->outcome.status = status;
     s->outcomes++;
     msg_queue_push(&l->outcomes, msg);
@@ -58,6 +59,7 @@ void event_turn(struct sluice_loop *l, struct session *s) {
 
 void event_notice(struct sluice_loop *l, struct session *s, unsigned notices) {
     loop_assert_inside(l);
+    session_assert_mine(s, l);
     ASSERT(!s->over);
     s->notices |= (uint8_t)notices;
     if (s->noticed)

@@ -478,6 +478,7 @@ static inline void loop_deadline(struct sluice_loop *l, uint64_t due_ns) {
 
 /* The session has something to post at the end of the turn. */
 static inline void loop_dirty(struct sluice_loop *l, struct session *s) {
+    session_assert_mine(s, l);
     if (!s->dirty) {
         s->dirty = true;
         s->dirty_next = l->dirty;
@@ -487,6 +488,7 @@ static inline void loop_dirty(struct sluice_loop *l, struct session *s) {
 
 /* The session waits for memory: it is looked at again after a pause. True: it did not wait before. */
 static inline bool loop_retry(struct sluice_loop *l, struct session *s) {
+    session_assert_mine(s, l);
     bool first = !s->retry;
     s->retry = true;
     l->retries += first;

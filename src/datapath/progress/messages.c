@@ -64,6 +64,7 @@ static void of_former(struct sluice_loop *l, struct connection *c, enum loop_msg
 
 static void of_connection(struct sluice_loop *l, struct connection *c, enum loop_msg verb) {
     struct session *s = c->session;
+    session_assert_mine(s, l);
     if (c->coming) {
         down_coming(l, c, verb);
         if (session_connection(s) != c)
@@ -108,6 +109,7 @@ static void of_connection(struct sluice_loop *l, struct connection *c, enum loop
 }
 
 static void of_session(struct sluice_loop *l, struct session *s, enum loop_msg verb) {
+    session_assert_mine(s, l);
     switch (verb) {
     case LOOP_MSG_WRITABLE_WAIT:
         session_ref_clear(&s->ref, SESSION_REF_WRITABLE_WAIT);

@@ -120,6 +120,7 @@ static void give_credit(struct sluice_loop *l, struct session *s, struct sluice_
 
 static void returned(struct sluice_loop *l, struct session *s, struct sluice_msg *msg) {
     struct connection *c = session_connection(s);
+    session_assert_mine(s, l);
     if (s->state >= SESSION_DRAINED) {
         recv_buffer_put(l, msg);
         return;

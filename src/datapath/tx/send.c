@@ -212,6 +212,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
 void send_arrived(struct sluice_loop *l, struct sluice_msg *msg) {
     loop_assert_inside(l);
     struct session *s = session_table_at(msg->tx.session_id);
+    session_assert_mine(s, l);
     s->window.foreign_taken++;
     l->traffic = true;
     if (msg->flags & MSG_RETAINED)
