@@ -28,7 +28,7 @@ struct ifaddrs;
 /* A message of a connection for its loop. */
 static inline void cm_tell_loop(struct cm_conn *conn, enum loop_msg verb) {
     struct connection *c = connection_of_conn(conn);
-    c->session->node->upcalls->loop_post(atomic_load(&c->session->loop), c, verb);
+    c->session->node->upcalls->loop_post(c->loop, c, verb);
 }
 
 /*

@@ -166,7 +166,7 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
     case IBV_EVENT_CQ_ERR:
         log_write(&cm->node->log, SLUICE_LOG_ERROR, "a completion queue overran");
         cds_list_for_each_entry(conn, &cm->conns, link) {
-            if (atomic_load(&session_of_conn(conn)->loop) == event->element.cq->cq_context)
+            if (connection_of_conn(conn)->loop == event->element.cq->cq_context)
                 cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
                         "the completion queue overran");
         }
@@ -178,14 +178,13 @@ static void on_async(struct cm *cm, const struct ibv_async_event *event) {
         /* Once in a queue pair's life; while it lives the connection is not freed, nor while this is posted. */
         struct connection *c = event->element.qp->qp_context;
         if (c)
-            cm->node->upcalls->loop_last_wqe(atomic_load(&c->session->loop), c);
+            cm->node->upcalls->loop_last_wqe(c->loop, c);
         break;
     }
     case IBV_EVENT_SRQ_ERR:
         log_write(&cm->node->log, SLUICE_LOG_ERROR, "a shared receive queue failed");
         cds_list_for_each_entry(conn, &cm->conns, link) {
-            struct sluice_loop *l = atomic_load(&session_of_conn(conn)->loop);
-            if (l == event->element.srq->srq_context)
+            if (connection_of_conn(conn)->loop == event->element.srq->srq_context)
                 cm_fail(cm, conn, SLUICE_REASON_DEVICE_ERROR, (uint32_t)event->event_type,
                         "the shared receive queue failed");
         }

@@ -241,6 +241,7 @@ struct connection {
     bool unused;       /* the CM thread does not know of it: it stands in for one that is to come */
     bool coming;       /* its session's loop does not know of it: the CM thread made it */
     uint32_t slot;     /* constant */
+    sluice_loop *loop; /* whose completion queue it uses; constant once the CM thread knows it */
     uint32_t cq_share; /* entries of the CQ set aside for it */
     uint8_t handshake; /* enum session_handshake */
     uint8_t lacks;     /* enum fabric_lack, of one of the two ends; constant from RTR on */

@@ -30,11 +30,12 @@ static void give_back(sluice_node *n, struct session *s) {
     node_session_ended(n);
 }
 
-static struct connection *make_connection(sluice_node *n, struct session *s,
+static struct connection *make_connection(sluice_node *n, struct session *s, sluice_loop *l,
                                           const struct link_config *link) {
     struct connection *c = connection_make(n->connections, s);
     if (!c)
         return NULL;
+    c->loop = l;
     c->credits.max = link->credits;
     c->recv.frame_bytes = 1u << n->options.eager_log2;
     return c;
@@ -45,7 +46,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     /* The slot first: while it is taken sluice_close() waits, so the loops are there. But a listener's
      * request is no call it has waited for before: it may have found no slot taken, and gone on. */
     struct session *s = session_table_alloc(n->index, n->options.sessions_max);
-    struct connection *c = s ? make_connection(n, s, link) : NULL;
+    struct connection *c = s ? make_connection(n, s, NULL, link) : NULL;
     bool closing = !link->dialing && atomic_load(&n->state) != NODE_OPEN;
     struct sluice_loop *l = c && !closing ? worker_select_loop(n, link) : NULL;
     *drained = c && !l;
@@ -78,6 +79,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     s->arg = link->arg;
     s->window.messages = link->window_messages;
     s->window.bytes = link->window_bytes;
+    c->loop = l;
     session_set_connection(s, c);
     s->info.cm_event = s->info.cm_status = s->info.wc_status = -1;
     msg_queue_init(&s->tx.queue);
@@ -97,7 +99,8 @@ struct connection *node_session_resume(sluice_node *n, const uint8_t id[16], boo
     struct session *s = resumable_take(n, id, busy);
     if (!s)
         return NULL;
-    struct connection *c = make_connection(n, s, &s->link_config);
+    sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    struct connection *c = make_connection(n, s, l, &s->link_config);
     *busy = !c;
     if (!c) {
         resumable_taken(n, s);

@@ -33,8 +33,8 @@ static struct session *owner_session(const struct sluice_msg *msg) {
 
 /* Its loan, which does not simply come back: with what the message says of it now and will not later. */
 static struct loop_loan *loan_of(const struct sluice_msg *msg, struct sluice_loop **l) {
-    const struct session *s = owner_session(msg);
-    *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    const struct connection *c = msg->owner;
+    *l = c->loop;
     struct loop_loan *loan = &(*l)->loans[msg->loan.index];
     loan->frame = msg->flags & (MSG_VIEW | MSG_ESCORTED) ? msg->next : NULL;
     loan->srq_slot = msg->loan.srq_slot;

@@ -229,6 +229,7 @@ struct connection *connection_add(struct sluice_loop *l, struct session *s) {
     struct connection *c = connection_make(l->node->connections, s);
     if (!c)
         return NULL;
+    c->loop = l;
     c->credits.max = first->credits.max;
     c->recv.frame_bytes = first->recv.frame_bytes;
     c->next = first->next;
