@@ -84,7 +84,7 @@ static void transcribe(const struct session *s, struct transcript *out) {
 /* False: there is no such key (any more), or the application is not to be asked for it any more. */
 static bool find_secret(struct session *s, struct auth_secret *out,
                         uint8_t room[SLUICE_SECRET_MAX]) {
-    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    struct sluice_loop *l = session_connection(s)->loop;
     out->bytes = room;
     out->count = 0;
     if (!loop_call_begin(l, LOOP_GIVEN_UP))
