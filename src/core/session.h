@@ -206,6 +206,7 @@ struct session {
     /* Any thread writes this line. */
     session_ref ref __attribute__((aligned(64)));
     struct session_foreign foreign;
+    _Atomic(struct sluice_loop *) mail; /* session_mail() */
 
     /* Life: the loop's lists, and what the application was told. */
     uint32_t slot __attribute__((aligned(64))); /* constant */
@@ -275,6 +276,11 @@ enum {
 /* Its own loop, and who makes or ends it. */
 static inline void session_set_connection(struct session *s, struct connection *c) {
     __atomic_store_n(&s->connection, c, __ATOMIC_RELAXED);
+}
+
+/* Whose mailbox gets what is for it: the loop that owns it, or is about to. The caller has pinned it. */
+static inline struct sluice_loop *session_mail(const struct session *s) {
+    return atomic_load_explicit(&s->mail, memory_order_relaxed);
 }
 
 /* The loop whose thread works on it is its own. */

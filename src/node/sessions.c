@@ -86,6 +86,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
     msg_queue_init(&s->tx.replies);
     msg_queue_init(&s->rx.held);
     atomic_store_explicit(&s->foreign.hangup_grace, UINT64_MAX, memory_order_relaxed);
+    atomic_store_explicit(&s->mail, l, memory_order_relaxed);
     atomic_store_explicit(&s->loop, l, memory_order_relaxed);
     return s;
 }
@@ -99,8 +100,7 @@ struct connection *node_session_resume(sluice_node *n, const uint8_t id[16], boo
     struct session *s = resumable_take(n, id, busy);
     if (!s)
         return NULL;
-    sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
-    struct connection *c = make_connection(n, s, l, &s->link_config);
+    struct connection *c = make_connection(n, s, session_mail(s), &s->link_config);
     *busy = !c;
     if (!c) {
         resumable_taken(n, s);
@@ -220,7 +220,7 @@ static void ask_hangup(struct session *s, uint64_t grace_ns) {
                                                   memory_order_acq_rel, memory_order_relaxed))
         ;
     if (session_ref_set(&s->ref, SESSION_REF_HANGUP))
-        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_HANGUP);
+        loop_post(session_mail(s), s, LOOP_MSG_HANGUP);
 }
 
 void sluice_hangup(sluice_session handle, uint64_t grace_ns) {
@@ -281,7 +281,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
                                          memory_order_relaxed);
     known.requests = rpc_client_count(s);
     known.waits = atomic_load_explicit(&s->shown_waits, memory_order_relaxed);
-    if (alloc_wait_pending(atomic_load_explicit(&s->loop, memory_order_relaxed)))
+    if (alloc_wait_pending(session_mail(s)))
         known.waits |= SLUICE_WAITS_MEMORY;
     known.window_messages_used =
         (uint32_t)atomic_load_explicit(&s->window.own_messages, memory_order_relaxed) +

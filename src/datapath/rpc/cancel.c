@@ -109,7 +109,7 @@ static void cancel_foreign(struct session *s, uint64_t tag) {
         r->cancel[r->cancel_count++] = tag;
     pthread_mutex_unlock(&r->lock);
     if (noted && session_ref_set(&s->ref, SESSION_REF_REQUESTS))
-        loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_REQUESTS);
+        loop_post(session_mail(s), s, LOOP_MSG_REQUESTS);
 }
 
 void sluice_cancel(sluice_session handle, uint64_t tag) {

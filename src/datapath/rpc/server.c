@@ -343,7 +343,7 @@ static int error_foreign(struct session *s, uint64_t id, uint64_t token, uint32_
     if (status == SLUICE_OK) {
         make_due(rpc_server_of(s), (uint32_t)token & (RPC_IDS_MAX - 1), code);
         if (session_ref_set(&s->ref, SESSION_REF_REQUESTS))
-            loop_post(atomic_load_explicit(&s->loop, memory_order_relaxed), s, LOOP_MSG_REQUESTS);
+            loop_post(session_mail(s), s, LOOP_MSG_REQUESTS);
     }
     atomic_fetch_sub_explicit(&s->ref, 1, memory_order_release);
     session_ref_put(&s->ref);

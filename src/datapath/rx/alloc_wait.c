@@ -129,7 +129,7 @@ static int wait_on_session(sluice_session handle, uint64_t seen) {
     }
     if (!session_ref_tryget(&s->ref, (uint32_t)handle.id, SESSION_REF_OPEN, 0))
         return SLUICE_ECLOSED;
-    l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    l = session_mail(s);
     /* Of several threads the last one's count stands: the thread that failed last found no memory either. */
     atomic_store_explicit(&s->foreign.memory_seen, seen, memory_order_relaxed);
     session_waits(s, WAIT_MEMORY);

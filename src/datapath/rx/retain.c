@@ -201,7 +201,7 @@ void retain_free(struct sluice_msg *msg) {
         put(msg);
         return;
     }
-    l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    l = session_mail(s);
     msg->state = MSG_RECEIVE;
     mailbox_post(&l->mailbox, &msg->item, LOOP_MSG_FREE, s->slot, (uint32_t)id);
     session_ref_put(&s->ref);
@@ -248,7 +248,7 @@ static int pass_borrowed(struct sluice_msg *msg) {
 static int pass_retained(struct sluice_msg *msg) {
     struct session *s = session_table_find(msg->retained.session_id);
     if (s && session_ref_tryget(&s->ref, (uint32_t)msg->retained.session_id, 0, 0)) {
-        struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+        struct sluice_loop *l = session_mail(s);
         struct sluice_msg *other = NULL;
         if (landing_may_pass(s, msg))
             other = replacement(l, l->rx_pool, session_connection_seen(s)->recv.frame_bytes);

@@ -156,7 +156,7 @@ static int send_foreign(struct session *s, uint64_t id, struct sluice_msg *msg,
     if (!session_ref_tryget(&s->ref, (uint32_t)id, SESSION_REF_OPEN, 1))
         return SLUICE_ECLOSED;
     /* Pinned, so these belong to the session of this handle. */
-    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    struct sluice_loop *l = session_mail(s);
     int status = SLUICE_OK;
     if (!is_owned(s, msg) || (msg->state != MSG_APP && msg->state != MSG_LOANED))
         status = SLUICE_EINVAL;
