@@ -37,7 +37,7 @@ check() { # check WHAT COMMAND...
 run() {
     local tool=$1
     shift
-    timeout 60 "$bin/$tool" "$@" >"$work/out" 2>"$work/err"
+    timeout 150 "$bin/$tool" "$@" >"$work/out" 2>"$work/err"
     status=$?
 }
 
