@@ -235,8 +235,15 @@ uint64_t admission_due(const struct cm *cm) {
     return slow_since(cm, admission_patience(cm));
 }
 
-static void evict(struct cm *cm) {
+/* False: an event that has not been read says that it is further than that. */
+static bool evict(struct cm *cm) {
     struct admission *admit = &cm->admission;
+    struct cm_conn *conn = line_first(&admit->open);
+    struct private_data_rej busy = {.reason = SLUICE_REASON_BUSY, .text = ADMISSION_BUSY_TEXT};
+    if (conn->owner.state == CM_ACCEPTING && conn->rejectable && !cm_say_no(cm, conn, &busy)) {
+        conn->rejectable = false; /* it cannot be told why: once more, when the events are read */
+        return false;
+    }
     uint64_t step = spacing(cm, admission_patience(cm));
     uint64_t behind = step * (cm->node->options.handshakes_max / ADMISSION_BURST);
     admit->due_ns += step;
@@ -245,7 +252,8 @@ static void evict(struct cm *cm) {
     stats_add(&cm->stats->evicted, 1);
     admit->grace_ns = grace(cm) - share(cm, grace(cm));
     admit->evicted_ns = cm->now_ns;
-    cm_fail(cm, line_first(&admit->open), SLUICE_REASON_BUSY, 0, ADMISSION_BUSY_TEXT);
+    cm_fail(cm, conn, SLUICE_REASON_BUSY, 0, ADMISSION_BUSY_TEXT);
+    return true;
 }
 
 unsigned admission_progress(struct cm *cm, bool seen) {
@@ -259,7 +267,8 @@ unsigned admission_progress(struct cm *cm, bool seen) {
                 patience = ADMISSION_GRACE_NS;
             if (cm->now_ns < slow_since(cm, patience))
                 break;
-            evict(cm);
+            if (!evict(cm))
+                break;
         }
         cm_answer(cm, line_first(&admit->queue)); /* or it fails; either way it left the line */
         count++;

@@ -88,13 +88,20 @@ void cm_adopt(struct cm *cm, struct cm_conn *conn) {
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* False: the dialer has confirmed the connection, or ended it, which is not known here yet. */
-static bool said_no(struct cm *cm, struct cm_conn *conn) {
+bool cm_say_no(struct cm *cm, struct cm_conn *conn, const struct private_data_rej *rej) {
     uint8_t data[PRIVATE_DATA_REJ_BYTES];
-    size_t bytes = private_data_rej_encode(&conn->release, data);
+    cm_assert_thread(cm);
+    size_t bytes = private_data_rej_encode(rej, data);
+    if (cm->node->fabric->reject(conn->owner.id, data, (uint8_t)bytes) != 0)
+        return false;
     conn->rejectable = false;
-    return cm->node->fabric->reject(conn->owner.id, data, (uint8_t)bytes) == 0 ||
-           !conn->established;
+    return true;
+}
+
+static bool said_no(struct cm *cm, struct cm_conn *conn) {
+    bool said = cm_say_no(cm, conn, &conn->release), answered = conn->established;
+    conn->rejectable = false;
+    return said || !answered;
 }
 
 void cm_release(struct cm *cm, struct cm_conn *conn) {

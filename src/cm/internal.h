@@ -66,6 +66,8 @@ static inline sluice_reason cm_reason_of_answer(int error) {
     return gone ? SLUICE_REASON_PEER_LOST : SLUICE_REASON_DEVICE_ERROR;
 }
 
+/* False: the dialer has confirmed the connection, or ended it, which is not known here yet. */
+bool cm_say_no(struct cm *cm, struct cm_conn *conn, const struct private_data_rej *rej);
 void cm_watch(struct cm *cm, struct cm_conn *conn, uint64_t deadline_ns);
 void cm_watch_step(struct cm *cm, struct cm_conn *conn, uint64_t step_ns);
 /* The events of a channel, up to a limit; how many, and the errno with which it ended, or 0. */
