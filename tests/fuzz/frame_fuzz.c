@@ -20,7 +20,7 @@ static void prove_greeting(const struct session *s, const struct frame *f) {
         PROVE(f->type == FRAME_HELLO && s->connection->handshake == HANDSHAKE_HELLO);
     } else {
         PROVE(f->type == FRAME_WELCOME || f->type == FRAME_REFUSE);
-        PROVE(s->connection->handshake == HANDSHAKE_ANSWER);
+        PROVE(f->type == FRAME_REFUSE || s->connection->handshake == HANDSHAKE_ANSWER);
         PROVE(f->type == FRAME_REFUSE || f->length == 0);
     }
 }
