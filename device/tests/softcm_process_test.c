@@ -347,6 +347,31 @@ TEST(a_disconnect_finds_room_behind_requests_by_the_thousand) {
     local_close(&local);
 }
 
+static bool stays_behind(struct rdma_cm_id *id) {
+    soft_lock();
+    bool unsent = soft_cm_id_of(id)->conn.unsent > 0;
+    soft_unlock();
+    return unsent;
+}
+
+/* Thousands are repeated all the time that a process takes for what it was sent before. */
+TEST(a_disconnect_that_is_repeated_fills_no_queue) {
+    struct other server;
+    struct local local;
+    start(&server, "server", "move", "127.0.0.1");
+    local_connect_up(&local, (uint16_t)hear(&server, "port"));
+    hear(&server, "requested");
+    softcm_until(softcm_conn_state(local.id) == SOFT_CM_CONN_UP);
+    unsigned waiting = stand_still(&server, local.id);
+    assert_int_equal(soft_disconnect(local.id), 0);
+    softcm_until(stays_behind(local.id));
+    assert_int_equal(messages_waiting(server.pid), waiting + 1);
+    assert_int_equal(kill(server.pid, SIGCONT), 0);
+    hear(&server, "given"); /* it was told DISCONNECTED */
+    finish(&server, 0);
+    local_close(&local);
+}
+
 /* A server killed at that step, and what is heard of it. */
 struct kill {
     const char *step, *address;

@@ -214,10 +214,13 @@ static bool find_peer(struct soft_cm_id *id) {
     return false;
 }
 
-/* False: too many messages wait for the peer. A disconnect goes all the same: if its id is destroyed, nothing sends it again. */
+/*
+ * False: too many messages wait for the peer. A disconnect goes all the same, once: if its id is destroyed, nothing sends it
+ * again. Thousands that are repeated to a process that does not read would fill the queue, and end what the two have besides.
+ */
 static bool send_once(struct soft_cm_id *id) {
     struct soft_cm_conn *conn = &id->conn;
-    if (conn->request_type != SOFT_CM_WIRE_DREQ)
+    if (conn->request_type != SOFT_CM_WIRE_DREQ || conn->asked_before)
         return soft_cm_wire_send_repeated(id, conn->request_type, &conn->request,
                                           conn->request_bytes);
     soft_cm_wire_send(id, conn->request_type, &conn->request, conn->request_bytes);
@@ -238,6 +241,7 @@ static void send_request(struct soft_cm_id *id) {
         return;
     arm_again(id);
     conn->unsent = send_once(id) ? 0 : conn->unsent + 1;
+    conn->asked_before = true;
     if (conn->tries_left && counts_as_try(conn))
         conn->tries_left--;
     if (conn->unsent > 0)
@@ -277,7 +281,7 @@ static void was_silent(struct soft_cm_id *id) {
 void soft_cm_conn_ask(struct soft_cm_id *id, enum soft_cm_conn_state state) {
     soft_cm_conn_enter(&id->conn, state);
     id->conn.asked_ns = soft_now_ns();
-    id->conn.waiting = false;
+    id->conn.waiting = id->conn.asked_before = false;
     id->conn.unsent = 0;
     id->conn.refuse_ns = 0;
     id->conn.turn = (struct soft_cm_port_turn){0};

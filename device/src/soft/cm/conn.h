@@ -54,6 +54,7 @@ struct rdma_conn_param;
 struct soft_cm_conn {
     enum soft_cm_conn_state state;
     bool waiting;                  /* the peer has our request and asked for time */
+    bool asked_before;             /* this is not the first time that it is sent */
     bool asked_the_dead;           /* a process that had our request is no more */
     bool guessed, looked_again;    /* the peer came from the port cache; was looked up since */
     struct soft_cm_port_turn turn; /* among other users that hold the port */
