@@ -372,6 +372,58 @@ TEST(a_disconnect_that_is_repeated_fills_no_queue) {
     local_close(&local);
 }
 
+static void move_as_connected(struct ibv_qp *qp, struct rdma_cm_id *id, enum ibv_qp_state to) {
+    struct ibv_qp_attr attr = {.qp_state = to};
+    int mask;
+    assert_int_equal(soft_init_qp_attr(id, &attr, &mask), 0);
+    assert_int_equal(soft_modify_qp(qp, &attr, mask), 0);
+}
+
+static unsigned descriptors_waiting(struct rdma_cm_id *id) {
+    soft_lock();
+    unsigned count = soft_cm_id_of(id)->conn.peer->out_fds;
+    soft_unlock();
+    return count;
+}
+
+/* A process that asks for thousands of connections, gives them up and does not read takes no descriptors of ours. */
+TEST(the_ring_of_a_queue_pair_that_is_gone_waits_no_more) {
+    struct other server;
+    struct local local;
+    start(&server, "server", "move", "127.0.0.1");
+    local_connect_up(&local, (uint16_t)hear(&server, "port"));
+    hear(&server, "requested");
+    softcm_until(softcm_conn_state(local.id) == SOFT_CM_CONN_UP);
+    (void)stand_still(&server, local.id);
+    struct ibv_pd *pd = soft_alloc_pd(local.id->verbs);
+    struct ibv_cq *cq = soft_create_cq(local.id->verbs, 8, NULL, NULL, 0);
+    struct ibv_qp_init_attr init = {
+        .send_cq = cq, .recv_cq = cq, .cap = {1, 1, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    struct ibv_qp *qp = soft_create_qp(pd, &init);
+    assert_non_null(qp);
+    soft_lock();
+    soft_cm_id_of(local.id)->conn.local_qpn = qp->qp_num; /* as if it had dialed with it */
+    soft_unlock();
+    for (int again = 0; again < 2; again++) {
+        move_as_connected(qp, local.id, IBV_QPS_INIT);
+        move_as_connected(qp, local.id, IBV_QPS_RTR);
+        assert_int_equal(descriptors_waiting(local.id), 1);
+        struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
+        if (again == 0)
+            assert_int_equal(soft_modify_qp(qp, &reset, IBV_QP_STATE), 0);
+        else
+            assert_int_equal(soft_destroy_qp(qp), 0);
+        assert_int_equal(descriptors_waiting(local.id), 0);
+    }
+    assert_int_equal(soft_destroy_cq(cq), 0);
+    assert_int_equal(soft_dealloc_pd(pd), 0);
+    assert_int_equal(kill(server.pid, SIGCONT), 0);
+    assert_int_equal(soft_disconnect(local.id), 0);
+    hear(&server, "given");
+    finish(&server, 0);
+    local_close(&local);
+}
+
 /* A server killed at that step, and what is heard of it. */
 struct kill {
     const char *step, *address;

@@ -34,6 +34,7 @@ static unsigned fds_waiting; /* of all peers */
 /* A message that the socket did not take yet. */
 struct soft_queued {
     struct cds_list_head link;
+    struct soft_queued **known; /* where its sender knows it; NULL: nowhere */
     int fds[2];
     unsigned fd_count;
     size_t bytes;
@@ -52,6 +53,8 @@ static void queued_free(struct soft_peer *peer, struct soft_queued *q) {
         close(q->fds[i]);
     peer->out_fds -= q->fd_count;
     fds_waiting -= q->fd_count;
+    if (q->known)
+        *q->known = NULL;
     free(q);
 }
 
@@ -138,9 +141,8 @@ static int take_fds(struct soft_peer *peer, struct soft_queued *q, const int *fd
     return 0;
 }
 
-int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
-                       const int *fds, unsigned count) {
-    soft_assert_locked();
+static int send_or_queue(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                         const int *fds, unsigned count, struct soft_queued **known) {
     uint8_t buf[sizeof(struct soft_wire) + SOFT_MSG_BYTES_MAX];
     if (!peer->alive || peer->doomed)
         return -ECONNRESET;
@@ -165,17 +167,41 @@ int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, 
         return -ENOMEM;
     q->bytes = bytes;
     q->fd_count = 0;
+    q->known = NULL;
     memcpy(q->data, buf, bytes);
     int error = take_fds(peer, q, fds, count);
     if (error) {
         queued_free(peer, q);
         return error;
     }
+    q->known = known;
+    if (known)
+        *known = q;
     cds_list_add_tail(&q->link, &peer->out);
     peer->out_count++;
     if (q == queued_first(peer)) /* else a message waits already, and its retry is armed */
         recv_queue_retry(peer, rc);
     return 0;
+}
+
+int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                       const int *fds, unsigned count) {
+    soft_assert_locked();
+    return send_or_queue(peer, type, data, bytes, fds, count, NULL);
+}
+
+int soft_peer_send_revocable(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                             int fd, struct soft_queued **waits) {
+    soft_assert_locked();
+    *waits = NULL;
+    return send_or_queue(peer, type, data, bytes, &fd, fd >= 0, waits);
+}
+
+void soft_peer_revoke(struct soft_peer *peer, struct soft_queued *message) {
+    soft_assert_locked();
+    cds_list_del(&message->link);
+    peer->out_count--;
+    queued_free(peer, message);
 }
 
 int soft_peer_send_repeated(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes) {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct soft_peer;
+struct soft_queued; /* a message that waits */
 
 /*
  * Sends one message; data is copied. fd -1 or a descriptor to pass (stays the caller's). Never
@@ -24,6 +25,15 @@ int soft_peer_send(struct soft_peer *peer, uint32_t type, const void *data, size
  * ENOBUFS, and the peer stays.
  */
 int soft_peer_send_repeated(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes);
+
+/*
+ * A message that means nothing any more once its sender is gone. *waits: it, while it waits, and NULL otherwise; the place has to
+ * stay until then, or until it is taken back.
+ */
+int soft_peer_send_revocable(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
+                             int fd, struct soft_queued **waits);
+/* It is not sent any more. Its descriptors are closed. */
+void soft_peer_revoke(struct soft_peer *peer, struct soft_queued *message);
 
 int soft_peer_send_fds(struct soft_peer *peer, uint32_t type, const void *data, size_t bytes,
                        const int *fds, unsigned count);

@@ -31,6 +31,7 @@ struct soft_peer;
 struct soft_peer_region;
 struct soft_pending_ring;
 struct soft_process_copy;
+struct soft_queued;
 struct soft_srq;
 struct soft_ud;
 struct soft_tcp;
@@ -229,6 +230,7 @@ struct soft_qp {
     struct soft_peer *peer;                 /* our way to the destination; its list holds this QP */
     struct soft_peer *link_peer;            /* the connection that carried the tx ring */
     uint32_t tick_head;                     /* sq_head at the last tick */
+    struct soft_queued *link_waits;         /* LINK, while the peer's socket takes nothing */
     struct soft_qp *peer_next, **peer_link; /* peer's list of QPs; control lock */
     struct cds_list_head pending_rings;     /* rings offered before RTR; control lock */
     struct ibv_qp_attr attr;

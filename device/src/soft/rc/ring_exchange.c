@@ -150,7 +150,7 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
                                .send_cq = soft_cq_of(qp->ibv.send_cq)->shm_index,
                                .pd = soft_pd_of(qp->ibv.pd)->number,
                                .unreliable = qp->unreliable};
-        rc = soft_peer_send(peer, SOFT_MSG_LINK, &msg, sizeof msg, fd);
+        rc = soft_peer_send_revocable(peer, SOFT_MSG_LINK, &msg, sizeof msg, fd, &qp->link_waits);
     }
     close(fd);
     if (rc != 0 && rc != -ECONNREFUSED && rc != -ECONNRESET) {
@@ -187,6 +187,8 @@ int soft_ring_exchange_open(struct soft_qp *qp, int found, struct soft_peer *pee
 void soft_ring_exchange_close(struct soft_qp *qp) {
     soft_assert_locked();
     soft_bell_disconnect(qp);
+    if (qp->link_waits) /* else a peer that does not read keeps the rings of all that it asked for */
+        soft_peer_revoke(qp->peer, qp->link_waits);
     if (qp->peer_link) {
         *qp->peer_link = qp->peer_next;
         if (qp->peer_next)
