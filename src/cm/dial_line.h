@@ -3,8 +3,8 @@
  * dial_line.h - how many dials of a node ask one address at a time, and which wait for their turn.
  *
  * A listener answers one request after the other. Of thousands that come at once each is sent again and again meanwhile, which
- * makes all of them later. So as many dials to an address as a listener lets wait by default (requests_max) are under way, from
- * their request to the end of their handshake, and the others stand in a line (IN_LINE), within the time that each has. An address
+ * makes all of them later, and what waits there is a reason to give those up that are slow. So twice as many dials to an address as a
+ * listener has handshakes by default (handshakes_max) are under way, from their request to the end of their handshake, and the others stand in a line (IN_LINE), within the time that each has. An address
  * that does not answer makes only those wait that want to go there as well.
  *
  * Only cm_enter() moves a connection from state to state, and it calls dial_line_move(), so a turn is given back exactly once,
@@ -20,7 +20,7 @@
 
 #include "core/cm_conn.h"
 
-#define DIAL_LINE_ASKING 1024u /* to one address at a time */
+#define DIAL_LINE_ASKING 256u /* to one address at a time */
 #define DIAL_LINE_CHAINS 64u
 
 struct cm;
