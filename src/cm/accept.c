@@ -236,7 +236,7 @@ void cm_accept_now(struct cm *cm, struct cm_conn *conn) {
         return;
     }
     conn->established = true;
-    conn->rejectable = !cm->node->traits.answer_is_up; /* until the dialer has confirmed it */
+    conn->rejectable = cm->node->traits.rejects_accepted; /* until the dialer has confirmed it */
 }
 
 /* Data came before the handshake's last message: it counts as that message, which may be lost. */

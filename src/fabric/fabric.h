@@ -49,6 +49,8 @@ struct hwloc_bitmap_s;
  * anywhere: it is as near to one CPU and to one NUMA node as to another.
  * files_per_peer: each process that it talks to costs it descriptors.
  * keeps_to_host: it can be told to stay within this host, and says EREMOTE of an address elsewhere.
+ * rejects_accepted: an id that has accepted may reject, until the dialer has confirmed. Linux sends that, too, and
+ * then goes on repeating the answer: destroying the id waits for the last repetition, a minute.
  *
  * answer_is_up: the kernel drives the QP. A dialer gets ESTABLISHED for an answer, never CONNECT_RESPONSE, and
  * its QP is in RTS by then; accept moves the listener's. There is nothing to apply and nothing to establish,
@@ -71,6 +73,7 @@ struct hwloc_bitmap_s;
  */
 struct fabric_traits {
     bool drains_shared, exact_windows, shares, unpinned, anywhere, files_per_peer, keeps_to_host;
+    bool rejects_accepted;
 
     bool answer_is_up, dialer_first, first_may_stick, connect_blocks;
     bool silent_in_err, flushes_twice, sends_in_place, sent_is_local, sink_is_target, no_immediate;

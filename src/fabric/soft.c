@@ -33,8 +33,8 @@ static void get_traits(const struct ibv_device *dev, const struct ibv_device_att
     if (attr->vendor_part_id != SOFT_PART_PLAIN)
         fabric_traits_of(dev->transport_type, attr, traits);
     else
-        *traits =
-            (struct fabric_traits){.drains_shared = true, .exact_windows = true, .shares = true};
+        *traits = (struct fabric_traits){
+            .drains_shared = true, .exact_windows = true, .shares = true, .rejects_accepted = true};
     /* Whatever it is like, it is made of memory and sockets. */
     traits->unpinned = traits->anywhere = traits->files_per_peer = traits->keeps_to_host = true;
     traits->takes_mapped = traits->rtu_stays_lost = true;

@@ -32,6 +32,7 @@ static const struct facts soft_roce = {
     .crashes_without_param = true,
     .patience_ms = 150000,    /* 16 times 4.3 s, on a machine that is late */
     .hesitation_ends = false, /* the other is told to wait 69 s, again with each repetition */
+    .repeats_rejected = true, /* cm_send_rej_locked() leaves the answer in the queue of MADs */
     .migration_loses_requests = true,
     .access_events = false,
     .request_events = false,
@@ -316,7 +317,7 @@ void facts_choose(void) {
 #define FACTS_LIST_BY_HAND(N, D, B, S, R, E) \
     B(tells_parameters) B(tells_refusals) B(disconnects_one) N(reject_of_dead_client) \
     N(reject_of_lost_request) E(ece_error) B(crashes_without_param) B(completes_before_err) \
-    B(hesitation_ends) N(queue_spare) B(access_events) B(request_events) B(refusal_ends_target) \
+    B(hesitation_ends) B(repeats_rejected) N(queue_spare) B(access_events) B(request_events) B(refusal_ends_target) \
     S(qp_right_status) S(too_long_receive) S(too_long_send) S(wrong_send_key) S(wrong_send_range) \
     S(wrong_receive_buffer) S(wrong_read_buffer) B(misaligned_post_fails) B(checks_sender) \
     B(reset_to_err) B(err_flushes_later_receives) B(err_may_flush) B(rts_resumes) \

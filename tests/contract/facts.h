@@ -38,6 +38,8 @@ struct facts {
     int reject_of_dead_client;
     /* A server whose process dies before it let the client know that it has the request: this, or 28. */
     int reject_of_lost_request;
+    /* Destroying an id that rejected what it had accepted waits until the answer is not repeated any more. */
+    bool repeats_rejected;
     /* What rdma_set_local_ece says on an id without a QP. */
     int ece_error;
     /* rdma_disconnect of a listener returns 0 instead of EINVAL. */

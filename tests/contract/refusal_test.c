@@ -104,6 +104,8 @@ TEST(the_passive_side_may_reject_what_it_accepted) {
     struct ct_pair pair;
     if (facts.device_connects)
         ct_skip("the device has confirmed the answer by then");
+    if (facts.repeats_rejected)
+        ct_skip("destroying the id would take a minute");
     ct_pair_request(&pair);
     ct_pair_accept(&pair);
     ct_take(pair.active_channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
