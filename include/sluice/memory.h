@@ -43,7 +43,8 @@ typedef struct sluice_region sluice_region;
 
 /*
  * Names `length` bytes of a region, with rights. A token is plain data: the application may copy, send and
- * keep it. Only the node that made it accepts it. Bytes are in the order of
+ * keep it. It is valid until its region is closed or revoked, over any session with that node: the next one after a loss, too.
+ * Only the node that made it accepts it. Bytes are in the order of
  * the network, so that peers of any kind read the same.
  */
 typedef struct sluice_token {

@@ -81,11 +81,15 @@ typedef enum sluice_event_type {
     SLUICE_UP =
         1, /* session usable. After DOWN: again, value = nanoseconds without a connection, tag =
                             how often it was made again */
-    SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why. Of a listener
-                            too: session.id is the listener's then, see sluice_listen() */
+    SLUICE_CLOSED = 2,   /* last event of the session: status, reason, vendor say why (status.h:
+                            after which of them to dial again). Of a listener too: session.id is the
+                            listener's then, see sluice_listen() */
     SLUICE_MESSAGE = 3,  /* a message from the peer: msg */
-    SLUICE_SENT = 4,     /* outcome of a send with a tag: tag, status */
-    SLUICE_WRITABLE = 5, /* after SLUICE_EAGAIN, once per episode: there is room again */
+    SLUICE_SENT = 4,     /* outcome of a send with a tag: tag, status. 0: the peer's device has the
+                            message, or its library where the session has resume_ns; that its
+                            application has seen it, only a request's reply says */
+    SLUICE_WRITABLE = 5, /* there is room again: one follows the first SLUICE_EAGAIN, however many
+                            there were. On the session's loop, whichever thread got that */
     SLUICE_WAKE = 6,     /* sluice_wake() was called on this loop */
     SLUICE_CONNECT = 7,  /* a peer asks to connect (listeners with SLUICE_ASK): peer */
     SLUICE_REQUEST = 8,  /* a request of the peer: msg, token, value = deadline on this clock, 0 if
@@ -196,7 +200,8 @@ typedef struct sluice_node_options {
     uint64_t memory_bytes_max;  /* cap on registered memory; default 1 GiB */
     uint64_t message_bytes_max; /* largest message this node sends or accepts; default 64 MiB */
     uint32_t eager_bytes;       /* frame size, header included, 512..65536; default 8 KiB */
-    uint32_t sessions_max;      /* default 4096, or as many as memory and device have room for */
+    uint32_t sessions_max;      /* default 4096, or as many as memory and device have room for. What
+                                   one takes: session_bytes of sluice_node_info; docs/memory.md */
     uint32_t handshakes_max;    /* connections of peers being set up at a time; default 128 */
     uint32_t requests_max;      /* connection requests waiting for a handshake or the application's
                                    decision; peers above it must try again; default 1024 */
@@ -263,10 +268,9 @@ typedef struct sluice_link_options {
     uint32_t credits;         /* frames the peer may have on their way, at most: how many it gets
                                  depends on how many it uses; default 40, 4..1024 */
     /*
-     * A side that sent nothing for three quarters of the interval sends a keepalive frame; a peer from which
-     * nothing came for two intervals is lost (KEEPALIVE). The longer of both sides' intervals counts; off if
-     * either side has it off. A loop of the application must be polled once in an interval.
-     * 10 ms to 655 s; default 10 s, SLUICE_OFF = off.
+     * A peer from which nothing came for two of these intervals is lost (KEEPALIVE). Where an application has nothing to send the
+     * library sends a small frame in time, so a loop of the application must be polled once in an interval. Both sides
+     * use the longer of their intervals; none, if either has it off. 10 ms to 655 s; default 10 s, SLUICE_OFF = off.
      */
     uint64_t keepalive_ns;
     /*
@@ -343,13 +347,13 @@ typedef struct sluice_send_options {
 SLUICE_API SLUICE_CHECK int sluice_open(sluice_node **out, const sluice_node_options *o,
                                         sluice_error *e);
 /*
- * Closes everything of the node. Sessions get up to grace_ns to deliver what was accepted, then their peers are told,
- * for as long as sluice_hangup() says, and each ends with SLUICE_CLOSED on its handler; events of a loop that no thread
- * polls are dropped. Blocks; not from a handler. After it every handle of the node is stale and its messages are freed.
+ * Closes everything of the node: every session as sluice_hangup() does, with SLUICE_CLOSED on its handler (events of a loop
+ * that no thread polls are dropped). Blocks until all are done: grace_ns and what sluice_hangup() takes then, or
+ * less. Not from a handler. After it every handle of the node is stale and its messages are freed.
  *
- * A thread of the application that is inside a handler, the log or a call and does not return is not
- * waited for: one second after the grace the call returns all the same, or half a second after that thread was seen
- * to enter, if that is later. The log (SLUICE_LOG_ERROR) says which thread is in the way and what stays until it
+ * It takes longer in two cases. A thread of the application that is inside a handler, the log or a call and does not return is
+ * waited for until one second after the grace, or half a second after that thread was seen
+ * to enter, if that is later; then the call returns all the same. The log (SLUICE_LOG_ERROR) says which thread is in the way and what stays until it
  * returns: sessions, their memory, the device, a thread of the library. If the log itself does not return, it is not
  * waited for either and nothing is logged. It returns as well, and says so, when no session has ended for 15 s after the grace
  * and no thread is in the way: then the device does not answer. From then on the library calls no handler, no key_lookup and no log any
@@ -478,12 +482,13 @@ SLUICE_API int sluice_accept(sluice_session s, void *arg);
 SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
 
 /*
- * Closes a session that either side began, in any state, any number of times; returns at once.
- * What was accepted is sent for up to grace_ns first, then what is left ends with ECLOSED. From this call on
- * nothing new is accepted from any thread: sends, requests, answers and puts return ECLOSED. Requests of the peer
- * that are not answered by then have the outcome EUNKNOWN there at once. Then the peer is told. Bytes on their way to
- * it get half a second for each step of progress, and 2 s in all, before CLOSED comes in any case; on InfiniBand and
- * RoCE, where a packet that was lost is sent again after the QP's timeout, twice that timeout more, and 5 s in all.
+ * Closes a session that either side began, in any state, any number of times. Returns at once; SLUICE_CLOSED comes when the
+ * peer has all that was accepted, or grace_ns and up to 2 s later, whatever the peer does (5 s on InfiniBand and RoCE).
+ *
+ * From this call on nothing new is accepted from any thread: sends, requests, answers and puts return ECLOSED. Requests of the peer
+ * that are not answered by then have the outcome EUNKNOWN there at once. What is not sent when grace_ns is over ends with ECLOSED, and
+ * the peer is told. Bytes on their way to it then have half a second for each step of progress, within those 2 s; on InfiniBand and
+ * RoCE, where a packet that was lost is sent again after the QP's timeout, twice that timeout more, within those 5 s.
  */
 SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
 
@@ -576,12 +581,11 @@ SLUICE_API int sluice_loop_close(sluice_loop *l);
  * A registered buffer of the node; never blocks. EMSGSIZE above message_bytes_max. The owner of a message is
  * the caller that allocated it, or that kept it with sluice_keep(), or to which a failed call left it.
  *
- * EAGAIN: the memory for sending is used up (memory for receiving is separate), and some will come
- * back as messages are sent or freed, by any thread. When enough for the request may have come back,
- * every session that is up on the loop of the calling thread gets one SLUICE_WRITABLE: the loop that the thread
- * polled last, or the worker whose handler it is in. If the thread has no loop, the sessions of all loops of
- * the node get one. Another caller may take the memory first: then the call returns EAGAIN again, and
- * another event follows. If the caller itself holds all of the memory, the event comes when it frees enough.
+ * EAGAIN: the memory for sending is used up for now: try again after the next SLUICE_WRITABLE. (Memory for receiving is
+ * apart.) The event comes when enough for the request may have come back, because messages were sent or freed by any
+ * thread; if the caller itself holds all of the memory, when it frees enough. Every session that is up on the caller's loop gets one:
+ * the loop that the thread polled last, or the worker whose handler it is in; of a thread that has none, the sessions of all loops
+ * of the node. Another caller may be faster: then it is EAGAIN again, and another event follows.
  * The calls below that need memory for one session (sluice_send_copy(), sluice_send_pieces(), those of
  * memory.h) return EAGAIN likewise, and that session gets the event.
  * ENOMEM: no memory is in use that could come back: a limit of the node, or of the system, is too low.
@@ -593,12 +597,11 @@ SLUICE_API size_t sluice_size(const sluice_msg *m);       /* payload bytes */
 SLUICE_API void sluice_trim(sluice_msg *m, size_t bytes); /* shrinks the payload, never grows it */
 /*
  * A borrowed message becomes the caller's: to be freed or sent, by any thread, also after its session ended.
- * Until then it holds one of the credits of the session it came by. A sender keeps two credits back: an
- * application that keeps `credits` - 2 messages gets no more from that peer (fewer where the node has no memory, or
- * the device no room, for so many); no other session is affected. A large
- * one counts as its peer's until it is free, wherever it is: a peer has five eighths of receive_bytes_max. One
- * frame can bring several small messages, and a large message holds the next credit that would return: so the
- * number may be a little larger.
+ *
+ * Until then it holds one of the `credits` of the session it came by: who keeps `credits` - 2 of a peer's messages gets no more from
+ * that peer, and every other session goes on as ever. It may be fewer where the node has no memory, or the device no room, for so
+ * many, and a few more, for one frame can bring several small messages, and a large one holds the next credit that would
+ * return. The bytes of large messages that are kept count besides: a peer has five eighths of receive_bytes_max.
  */
 SLUICE_API void sluice_keep(sluice_msg *m);
 
@@ -608,8 +611,8 @@ SLUICE_API void sluice_keep(sluice_msg *m);
  * SLUICE_WRITABLE follows; where a call can meet several limits, `waits` of sluice_session_get_info() tells
  * which it was. ECLOSED: not up, closing or gone. EMSGSIZE: above the agreed maximum.
  * EINVAL: the message belongs to another node. The outcome "sent" (status 0) means that the
- * peer's device acknowledged the message. The peer's application gets it, unless the peer hangs up, or the session
- * ends before a large message in front of it is done: messages are delivered in order, outcomes as they are known.
+ * peer's device acknowledged the message, with resume_ns that the peer's library has it. The peer's application gets it, unless the peer
+ * hangs up, or the session ends before a large message in front of it is done: messages are delivered in order, outcomes as they are known.
  * A message borrowed from an event may be sent on, and so may a kept one: ENOMEM if no other buffer can
  * replace it among the posted receives, or if the peer it is of has five eighths of receive_bytes_max in such
  * messages, kept or not taken. (If a thread other than the loop's sends it on within its own session,
@@ -636,8 +639,8 @@ SLUICE_API int sluice_send_copy(sluice_session s, const void *data, size_t bytes
  * (it never left); EUNKNOWN (the peer was lost or hung up, it may have been carried out); ENOMEM (the peer had no
  * memory to take it); EMSGSIZE (it is larger than the peer will ever have memory for). The deadline travels with
  * the request as the time that is left, so that the peer can leave out dead work; a reply that comes after the
- * outcome is dropped. EAGAIN: window full or `requests` in flight; one WRITABLE follows when a quarter of what
- * was missing is free. A request counts against the window until its outcome, and against `requests` until the
+ * outcome is dropped. EAGAIN: window full or `requests` in flight; one WRITABLE follows when a quarter of that window, or of
+ * `requests`, is free. A request counts against the window until its outcome, and against `requests` until the
  * peer has answered, even if the outcome was reported before. ENOMEM: no memory for the table of
  * requests, at the first one. Any thread.
  */

@@ -5,6 +5,10 @@
  * A status says what became of a call or of a message: 0 or negative, never renumbered.
  * A reason says why a session was refused or ended: positive, never renumbered. Both lists
  * feed the enum, the texts of sluice_strerror() and sluice_reason_text(), and the documentation.
+ *
+ * To dial again may help, after a pause, with PEER_CLOSE, PEER_LOST, NO_LISTENER, TIMEOUT, UNREACHABLE, DEVICE_ERROR, NO_MEMORY, NODE_CLOSED
+ * of the peer, BUSY, KEEPALIVE, SESSION_UNKNOWN and RESUME_TIMEOUT; with REFUSED, if its code means that. With DEVICE_REMOVED of this
+ * side the node has to be closed and opened again first. The others come back: a program or its settings are at fault.
  */
 #ifndef SLUICE_STATUS_H
 #define SLUICE_STATUS_H
