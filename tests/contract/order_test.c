@@ -229,7 +229,7 @@ static void start(struct peer *peer, const struct row *row, unsigned qps) {
     peer->port = (uint16_t)strtoul(line, NULL, 10);
 }
 
-static void stop(struct peer *peer) {
+static void stop_peer(struct peer *peer) {
     int status;
     if (peer->pid == 0) {
         ct_destroy(peer->listener);
@@ -378,7 +378,7 @@ static void no_answer_overtakes(void **state) {
         take_in_order(&s, scq, rcq);
     }
     end_side(&s);
-    stop(&peer);
+    stop_peer(&peer);
 }
 
 #define ORDER(name, ...) ROW(name, no_answer_overtakes, row, __VA_ARGS__)
