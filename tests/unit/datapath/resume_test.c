@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * resume_test.c - sessions that outlive their connection: it is cut at any moment, and what was accepted is delivered once and in order.
+ * resume_test.c - sessions that outlive their connection: what a loss looks like, what goes on while they are down, how they end then.
  */
 #include "support/log.h"
 #include "support/pair.h"
 #include "support/request.h"
 #include "support/resume.h"
-#include "support/where.h"
 
-#include "datapath/session/connections.h"
-#include "datapath/session/down.h"
-#include "datapath/session/queue_pair.h"
-
-enum { MANY = 300, LARGE = 50000 };
+enum { LARGE = 50000 };
 
 TEST(a_session_lives_on_when_its_connection_is_cut) {
     for (unsigned who = 0; who < 2; who++) {
@@ -64,162 +59,6 @@ TEST(it_fails_over_to_the_other_address_of_its_dial) {
         resume_cut(times % 3 ? &p.a : &p.b);
     }
     pair_close(&p);
-}
-
-/* ---- traffic that is cut at any moment --------------------------------------------------------- */
-
-/* What one side has done and seen. */
-struct end {
-    struct side *side;
-    unsigned total, sent, received, told, asked, answered, replied;
-    unsigned downs, ups;
-    bool up, outcome[MANY + 1]; /* by tag */
-};
-
-static size_t size_of(unsigned i) {
-    static const size_t sizes[] = {0, 1, 64, 200, 511, 3000, 8168, 8169, 20000, LARGE};
-    return sizes[i * 7 % (sizeof sizes / sizeof *sizes)];
-}
-
-/* As a message, of pieces that are copied, or as one that waits for more. */
-static int send_next(struct end *e) {
-    unsigned i = e->sent;
-    const sluice_send_options *o =
-        SLUICE_SEND(.tag = i + 1, .flags = resume_chance(4) == 0 ? SLUICE_MORE : 0);
-    if (resume_chance(4) || size_of(i) == 0)
-        return pair_send(e->side, size_of(i), i, i % 3 ? o : NULL);
-    static uint8_t bytes[LARGE];
-    size_t half = size_of(i) / 2;
-    pair_fill_bytes(bytes, size_of(i), i);
-    const sluice_piece pieces[] = {{.data = bytes, .bytes = half},
-                                   {.data = bytes + half, .bytes = size_of(i) - half}};
-    return sluice_send_pieces(e->side->session, pieces, 2, i % 3 ? o : NULL);
-}
-
-static void ask(struct end *e) {
-    sluice_msg *msg;
-    if (sluice_alloc(e->side->node, 1 + size_of(e->asked), &msg) != 0)
-        return;
-    pair_fill(msg, e->asked);
-    if (sluice_request(e->side->session, msg, SLUICE_SEND(.tag = 1000000 + e->asked)) == 0)
-        e->asked++;
-    else
-        sluice_free(msg);
-}
-
-static void answer(struct end *e, const sluice_event *event) {
-    sluice_msg *msg;
-    unsigned i = e->answered++;
-    assert_true(pair_check(event->msg, 1 + size_of(i), i)); /* each once, and in order */
-    assert_int_equal(sluice_alloc(e->side->node, 10 + size_of(i + 3), &msg), 0);
-    pair_fill(msg, i + 1);
-    assert_int_equal(sluice_reply(event->session, event->token, msg), 0);
-}
-
-static void see(struct end *e, const sluice_event *event) {
-    switch ((sluice_event_type)event->type) {
-    case SLUICE_MESSAGE:
-        assert_true(pair_check(event->msg, size_of(e->received), e->received));
-        e->received++;
-        return;
-    case SLUICE_SENT:
-        /* Once, where a word was wanted; of a large message later than of small ones behind it. */
-        assert_in_range(event->tag, 1, e->sent);
-        assert_true((event->tag - 1) % 3 != 0 && !e->outcome[event->tag]);
-        assert_int_equal(event->status, 0);
-        e->outcome[event->tag] = true;
-        e->told++;
-        return;
-    case SLUICE_REQUEST:
-        answer(e, event);
-        return;
-    case SLUICE_REPLY:
-        assert_int_equal(event->status, 0);
-        assert_int_equal(event->tag, 1000000 + e->replied);
-        assert_true(pair_check(event->msg, 10 + size_of(e->replied + 3), e->replied + 1));
-        e->replied++;
-        return;
-    case SLUICE_DOWN:
-        assert_true(e->up);
-        e->up = false;
-        e->downs++;
-        return;
-    case SLUICE_UP:
-        assert_false(e->up);
-        e->up = true;
-        e->ups++;
-        assert_true(event->tag >= e->ups);
-        return;
-    case SLUICE_WRITABLE:
-        return;
-    case SLUICE_CLOSED:
-    case SLUICE_WAKE:
-    case SLUICE_CONNECT:
-    case SLUICE_LARGE:
-    case SLUICE_DONE:
-    case SLUICE_NOTIFIED:
-        break;
-    }
-    fail_msg("%s (%s)", sluice_event_name(event->type), sluice_reason_text(event->reason));
-}
-
-static void turn_end(struct pair *p, struct end *e) {
-    sluice_event event;
-    if (resume_chance(3) == 0)
-        cm_progress(e->side->node->cm, 0);
-    if (sluice_poll(e->side->loop, &event, 1, 0) == 1)
-        see(e, &event);
-    (void)p;
-}
-
-static bool is_done(const struct end *e, const struct end *other) {
-    return e->sent == e->total && other->received == e->total &&
-           e->told == e->total - (e->total + 2) / 3 && e->replied == e->asked && e->up;
-}
-
-static void one_walk(uint64_t from, unsigned losses) {
-    struct pair p;
-    bool breaks = losses > 0;
-    resume_seed = from;
-    uint32_t rendezvous = resume_chance(pair_is_like("iwarp") ? 2 : 3);
-    resume_open_with(&p,
-                     PAIR_LINK(.resume_ns = RESUME_NS, .requests = 1 + resume_chance(16),
-                               .window_messages = resume_chance(2) ? 0 : 1 + resume_chance(40),
-                               .credits = resume_chance(2) ? 0 : 4 + resume_chance(60),
-                               .flags = resume_chance(2) ? 0 : SLUICE_ISOLATED),
-                     rendezvous);
-    struct end ends[2] = {{.side = &p.a, .total = MANY, .up = true},
-                          {.side = &p.b, .total = MANY, .up = true}};
-    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
-    while (!is_done(&ends[0], &ends[1]) || !is_done(&ends[1], &ends[0])) {
-        struct end *e = &ends[resume_chance(2)];
-        for (unsigned n = resume_chance(4); n > 0 && e->sent < e->total; n--)
-            e->sent += send_next(e) == 0;
-        if (resume_chance(8) == 0 && e->asked < MANY / 4)
-            ask(e);
-        turn_end(&p, &ends[resume_chance(2)]);
-        if (losses > 0 && ends[0].received + ends[1].received > 0 && resume_chance(60) == 0) {
-            resume_lose(ends[resume_chance(2)].side);
-            losses--;
-        }
-        pair_clock += resume_chance(16) == 0 ? 1000000 : 0;
-        if (env_now(&env_default) > limit)
-            fail_msg("seed %llu: %u of %u, %u of %u messages arrived, %u of %u, %u of %u outcomes",
-                     (unsigned long long)from, ends[1].received, ends[0].sent, ends[0].received,
-                     ends[1].sent, ends[0].told, ends[0].total, ends[1].told, ends[1].total);
-    }
-    for (unsigned i = 0; i < 2; i++) {
-        assert_int_equal(ends[i].downs, ends[i].ups);
-        pair_await(&p, pair_info(ends[i].side->session).window_messages_used == 0);
-    }
-    pair_rnr_provoked = breaks; /* what is sent to a queue pair that broke finds none */
-    pair_close(&p);
-}
-
-TEST(what_was_accepted_arrives_once_and_in_order_whatever_is_cut) {
-    uint64_t last = it_long() ? 300 : 40;
-    for (uint64_t from = 1; from <= last; from++)
-        one_walk(from, (unsigned)from % 12);
 }
 
 /* ---- while it is down -------------------------------------------------------------------------- */
