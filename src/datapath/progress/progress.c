@@ -259,7 +259,7 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += retry(l);
     if (l->pin_waits > 0)
         count += wait_for_pins(l);
-    if (l->retired > 0 && l->loan_count == 0)
+    if (l->retired > 0)
         connections_reap(l);
     if (l->dying && l->out_count == 0)
         session_reap(l);

@@ -290,18 +290,29 @@ bool connections_are_over(const struct session *s) {
     return true;
 }
 
-/* Frames that the session holds have the connection that they came by as owner. */
-static bool holds_frames(struct session *s) {
-    return s->rx.held.head || s->rx.partial || s->rx.partial_reply || rndv_pending(s);
+/* Of one of its connections: messages in parts have that which they began with as owner. */
+static bool holds_parts(const struct session *s) {
+    return s->rx.partial || s->rx.partial_reply || rndv_pending(s);
+}
+
+/* Frames that are held, and messages that are lent, have the connection that they came by as owner. */
+static bool is_named(const struct sluice_loop *l, const struct connection *c) {
+    for (const struct sluice_msg *msg = c->session->rx.held.head; msg; msg = msg->next)
+        if (msg->owner == c)
+            return true;
+    for (uint32_t i = 0; i < l->loan_count; i++)
+        if (l->loans[i].conn == c)
+            return true;
+    return false;
 }
 
 void connections_reap(struct sluice_loop *l) {
     loop_assert_inside(l);
     for (struct session *s = l->sessions; s && l->retired > 0; s = s->next) {
-        if (holds_frames(s))
+        if (holds_parts(s))
             continue;
         for (struct connection **at = &session_connection(s)->next, *c; (c = *at);) {
-            if (!c->drain.over || atomic_load(&c->last_posted) || c->sq.entries) {
+            if (!c->drain.over || atomic_load(&c->last_posted) || c->sq.entries || is_named(l, c)) {
                 at = &c->next;
                 continue;
             }

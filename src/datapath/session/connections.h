@@ -33,7 +33,7 @@ struct connection *connection_add(struct sluice_loop *l, struct session *s);
 bool connection_switch(struct sluice_loop *l, struct session *s, struct connection *c);
 /* Whether all that it does not send over have ended. */
 bool connections_are_over(const struct session *s);
-/* Frees those that connection_retire() has drained (drain.h). No message is lent just now. */
+/* Frees those that connection_retire() has drained (drain.h), and that nothing speaks of. */
 void connections_reap(struct sluice_loop *l);
 
 #endif

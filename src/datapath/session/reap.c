@@ -42,7 +42,7 @@ static void assert_over(const struct session *s) {
 /* Frees sessions whose last event was delivered and that no thread is inside of. */
 void session_reap(struct sluice_loop *l) {
     loop_assert_inside(l);
-    if (l->retired > 0 && l->loan_count == 0)
+    if (l->retired > 0)
         connections_reap(l);
     struct session **at = &l->dying, *s;
     while ((s = *at)) {

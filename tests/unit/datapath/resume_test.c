@@ -61,6 +61,39 @@ TEST(it_fails_over_to_the_other_address_of_its_dial) {
     pair_close(&p);
 }
 
+/* At least two that wait to be delivered. */
+static bool two_wait(struct side *side) {
+    const struct sluice_msg *first = pair_session(side)->rx.held.head;
+    return first && first->next;
+}
+
+/* Some of what came wait to be delivered at any time, at last over the other connection. */
+TEST(a_connection_that_was_lost_is_freed_though_messages_wait) {
+    struct pair p;
+    sluice_event event;
+    bool cut = false;
+    unsigned sent = 0, seen = 0;
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    resume_open(&p, PAIR_LINK(.resume_ns = RESUME_NS));
+    while (pair_info(p.b.session).resumed == 0 || resume_connection(&p.b)->next != NULL) {
+        assert_true(env_now(&env_default) < limit);
+        while (sent - seen < 100 && pair_send(&p.a, 50, sent, NULL) == 0)
+            sent++;
+        (void)resume_goes_on(&p, &p.a, &event);
+        if (!two_wait(&p.b)) {
+            assert_int_equal(sluice_poll(p.b.loop, NULL, 0, 0), 0);
+        } else if (!cut) {
+            resume_cut(&p.b);
+            cut = true;
+        } else if (resume_goes_on(&p, &p.b, &event) && event.type == SLUICE_MESSAGE) {
+            assert_true(pair_check(event.msg, 50, seen));
+            seen++;
+        }
+    }
+    assert_non_null(pair_session(&p.b)->rx.held.head);
+    pair_close(&p);
+}
+
 /* ---- while it is down -------------------------------------------------------------------------- */
 
 TEST(calls_go_on_while_it_is_down_up_to_the_window) {
