@@ -12,7 +12,7 @@
 #include "datapath/rx/retain.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
-#include "datapath/session/down.h"
+#include "datapath/session/coming.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/open.h"
@@ -66,7 +66,7 @@ static void of_connection(struct sluice_loop *l, struct connection *c, enum loop
     struct session *s = c->session;
     session_assert_mine(s, l);
     if (c->coming) {
-        down_coming(l, c, verb);
+        coming_arrived(l, c, verb);
         if (session_connection(s) != c)
             return; /* it is retired, and none other of its messages is on its way */
     }

@@ -283,6 +283,21 @@ bool connection_switch(struct sluice_loop *l, struct session *s, struct connecti
     return true;
 }
 
+void connection_put_first(struct session *s, struct connection *c) {
+    struct connection *before = session_connection(s), *at = before;
+    while (at->next != c)
+        at = at->next;
+    at->next = c->next;
+    c->next = before;
+    c->credits.retained = c->credits.withheld_due = before->credits.retained;
+    before->credits.retained = before->credits.withheld_due = 0;
+    session_set_connection(s, c);
+}
+
+void connection_go_on_counting(struct connection *c, const struct connection *before) {
+    c->rx.sequence = c->rx.updated = c->acks.returned = before->rx.sequence;
+}
+
 bool connections_are_over(const struct session *s) {
     for (const struct connection *c = session_connection(s)->next; c; c = c->next)
         if (!c->drain.over)

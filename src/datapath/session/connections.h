@@ -31,6 +31,10 @@ struct connection *connection_add(struct sluice_loop *l, struct session *s);
  * message or a one-sided operation needs the connection that there is; or the session is not up.
  */
 bool connection_switch(struct sluice_loop *l, struct session *s, struct connection *c);
+/* This one, which is behind another, is what the session sends over from now on, and the one before it comes behind. */
+void connection_put_first(struct session *s, struct connection *c);
+/* The numbers go on where those of the connection before ended. */
+void connection_go_on_counting(struct connection *c, const struct connection *before);
 /* Whether all that it does not send over have ended. */
 bool connections_are_over(const struct session *s);
 /* Frees those that connection_retire() has drained (drain.h), and that nothing speaks of. */

@@ -19,10 +19,6 @@ bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, 
 bool down_replace(struct sluice_loop *l, struct session *s);
 /* Hung up while it is down: it may come up until then. */
 void down_hangup(struct sluice_loop *l, struct session *s, uint64_t due_ns);
-/* The first message of a connection that the CM thread has made for the session. */
-void down_coming(struct sluice_loop *l, struct connection *c, enum loop_msg verb);
-/* The dialer's answer is there: whether it fits, and then where both sides go on. NULL, or what is wrong. */
-const char *down_agree(struct sluice_loop *l, struct session *s);
 /* Tells the application that the session is down, or up again, whichever is the next. Room was checked. */
 void down_tell(struct sluice_loop *l, struct session *s);
 /* The connection is up, and with it the session. */

@@ -22,6 +22,7 @@
 #include "datapath/loop/events.h"
 #include "core/resumable.h"
 #include "datapath/session/close.h"
+#include "datapath/session/coming.h"
 #include "datapath/session/down.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/queue_pair.h"
@@ -62,7 +63,7 @@ static void agree(struct session *s) {
     const struct node_options *options = &s->node->options;
     uint64_t agreed = 1ull << rep->message_log2;
     if (s->state ==
-        SESSION_DOWN) { /* the rest is as it was, and other threads read it: down_agree() */
+        SESSION_DOWN) { /* the rest is as it was, and other threads read it: coming_agree() */
         connection_agree(c);
         s->framed_end = framed_end(s);
         return;
@@ -114,7 +115,7 @@ void session_prepare(struct sluice_loop *l, struct session *s) {
     }
     if (s->resume.draining)
         return; /* down_drained() */
-    const char *other = c->cm.resume.on && c->cm.passive ? down_agree(l, s) : NULL;
+    const char *other = c->cm.resume.on && c->cm.passive ? coming_agree(l, s) : NULL;
     if (other) {
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, other);
         return;
@@ -171,7 +172,7 @@ void session_apply(struct sluice_loop *l, struct session *s) {
         c->handshake = HANDSHAKE_HELLO;
     else if (conn->resume.on)
         c->handshake = HANDSHAKE_RESUME;
-    const char *other = conn->resume.on ? down_agree(l, s) : NULL;
+    const char *other = conn->resume.on ? coming_agree(l, s) : NULL;
     if (other) {
         session_close(l, s, SLUICE_REASON_PROTOCOL, 0, other);
         return;
