@@ -80,13 +80,16 @@ bool resume_goes_on(struct pair *p, struct side *side, sluice_event *event) {
     return n == 1;
 }
 
-sluice_event resume_alone(struct pair *p, struct side *side, sluice_event_type type) {
+sluice_event resume_alone_next(struct pair *p, struct side *side) {
     uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
     sluice_event event = {0};
-    while (!resume_goes_on(p, side, &event)) {
-        if (env_now(&env_default) > limit)
-            fail_msg("no event, expected %s", sluice_event_name(type));
-    }
+    while (!resume_goes_on(p, side, &event))
+        assert_true(env_now(&env_default) < limit);
+    return event;
+}
+
+sluice_event resume_alone(struct pair *p, struct side *side, sluice_event_type type) {
+    sluice_event event = resume_alone_next(p, side);
     if (event.type != type)
         fail_msg("%s (%s), expected %s", sluice_event_name(event.type),
                  sluice_reason_text(event.reason), sluice_event_name(type));

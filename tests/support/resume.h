@@ -31,7 +31,8 @@ void resume_expect_up(struct pair *p, struct side *side, uint64_t times);
 void resume_down_and_up(struct pair *p, uint64_t times);
 /* Only this side's loop goes on, and both CM threads; the next event, or none. */
 bool resume_goes_on(struct pair *p, struct side *side, sluice_event *event);
-/* The next event of that side alone, which is of this type. */
+/* The next event of that side alone; it is of this type. */
+sluice_event resume_alone_next(struct pair *p, struct side *side);
 sluice_event resume_alone(struct pair *p, struct side *side, sluice_event_type type);
 
 #endif

@@ -114,10 +114,16 @@ TEST(calls_go_on_while_it_is_down_up_to_the_window) {
     assert_int_equal(event.tag, 3);
     assert_int_equal(event.status, SLUICE_ECANCELLED);
     pair_clock += 2 * SECOND;
-    resume_alone(&p, &p.b, SLUICE_WRITABLE);
-    event = resume_alone(&p, &p.b, SLUICE_SENT);
-    assert_int_equal(event.tag, 2);
-    assert_int_equal(event.status, SLUICE_ETIMEDOUT);
+    for (bool room = false, late = false; !room || !late;) {
+        event = resume_alone_next(&p, &p.b);
+        assert_true(event.type == SLUICE_WRITABLE || event.type == SLUICE_SENT);
+        room |= event.type == SLUICE_WRITABLE;
+        if (event.type == SLUICE_WRITABLE)
+            continue;
+        assert_int_equal(event.tag, 2);
+        assert_int_equal(event.status, SLUICE_ETIMEDOUT);
+        late = true;
+    }
     for (unsigned i = 0; i < 2; i++)
         assert_int_equal(pair_send(&p.b, 64, 10 + i, NULL), 0);
     assert_int_equal(pair_send(&p.b, 64, 0, NULL), SLUICE_EAGAIN);
