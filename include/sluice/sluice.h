@@ -103,8 +103,9 @@ typedef enum sluice_event_type {
                             value = what the memory held before, of an atomic */
     SLUICE_NOTIFIED = 12, /* the peer's put with notify is complete in my memory: value */
     SLUICE_DOWN =
-        13 /* links with resume_ns: the connection was lost: reason, status, vendor as in CLOSED;
+        13, /* links with resume_ns: the connection was lost: reason, status, vendor as in CLOSED;
                              UP or CLOSED follows */
+    SLUICE_MOVED = 14 /* the session's first event on another loop */
 } sluice_event_type;
 
 /* The peer of a connection request. Borrowed like a message. */
@@ -529,6 +530,7 @@ typedef struct sluice_session_info {
     uint32_t up;                   /* 1 = it has a connection; 0: it opens, is down, or ends */
     uint64_t resumed;              /* how often it got another one */
     uint64_t down_ns_total;        /* and for how long it had none before */
+    uint64_t moved;                /* how often it moved to another loop */
 } sluice_session_info;
 /*
  * After SLUICE_EAGAIN on any thread: the limit that the call met. The loop clears the bit when the

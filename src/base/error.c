@@ -63,6 +63,8 @@ const char *sluice_event_name(int type) {
         return "DOWN";
     case SLUICE_NOTIFIED:
         return "NOTIFIED";
+    case SLUICE_MOVED:
+        return "MOVED";
     }
     return "unknown event";
 }

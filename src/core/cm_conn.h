@@ -186,7 +186,9 @@ struct cm_conn {
         uint8_t session_id[16];
         uint32_t last_sequence;
     } resume;
-    struct {     /* DIAL: written by the loop, with `last`, and the two pauses above */
+    bool
+        joins; /* the same: of a guest (datapath/session/guest.h); resume.session_id is its host's */
+    struct {   /* DIAL: written by the loop, with `last`, and the two pauses above */
         bool on; /* a listener has answered the dial, and given it up */
         uint64_t
             deadline_ns; /* of a dial that is not the session's first; UINT64_MAX: none, 0: it is the first */

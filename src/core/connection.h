@@ -33,6 +33,7 @@ enum session_handshake {
     HANDSHAKE_HELD,   /* HELLO, or REFUSE at the dialer, came before the connection was announced */
     HANDSHAKE_ANSWER, /* dialer: WELCOME or REFUSE awaited; listener: the application decides */
     HANDSHAKE_RESUME, /* of a session that is down: any frame says that the connection is up */
+    HANDSHAKE_MOVES,  /* of a session that moves to it: any frame says that the peer has */
     HANDSHAKE_OVER, /* it was given up on its way, and says nothing of its session, which has others */
 };
 
@@ -238,7 +239,10 @@ struct connection {
     bool served;                  /* messages went over it */
     bool
         broke; /* dialer, before UP: a completion said so, and what the CM thread hears is awaited */
-    bool unused;       /* the CM thread does not know of it: it stands in for one that is to come */
+    bool unused; /* the CM thread does not know of it: it stands in for one that is to come */
+    bool waits;  /* of a guest (guest.c): it is up, and frames that come over it are held */
+    uint8_t early_count;
+    struct sluice_msg *early, **early_tail; /* these, in order */
     bool coming;       /* its session's loop does not know of it: the CM thread made it */
     uint32_t slot;     /* constant */
     sluice_loop *loop; /* whose completion queue it uses; constant once the CM thread knows it */

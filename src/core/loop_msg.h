@@ -8,6 +8,10 @@ enum loop_msg {
     LOOP_MSG_WRITABLE_WAIT,
     LOOP_MSG_REQUESTS, /* another thread answered without a message, or gave requests up */
     LOOP_MSG_HANGUP,
+    LOOP_MSG_GUEST_READY, /* of a guest, for the loop of its host; so is the next */
+    LOOP_MSG_GUEST_LOST,
+    LOOP_MSG_ASK_MOVE, /* a listener's is to move: the peer is asked for a connection */
+    LOOP_MSG_MOVE,     /* this loop has it from now on */
     LOOP_MSG_SESSION_COUNT,
 
     /* of a connection: connection->to_loop */

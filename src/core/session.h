@@ -25,6 +25,7 @@
 #include "common/assert.h"
 #include "core/connection.h"
 #include "core/loop_msg.h"
+#include "core/session_move.h"
 #include "core/session_ref.h"
 #include "core/message.h"
 #include "pool/pool.h"
@@ -50,6 +51,7 @@ enum session_state {
 #define NOTICE_CLOSED 16u
 #define NOTICE_DOWN 32u
 #define NOTICE_RESUMED 64u
+#define NOTICE_MOVED 128u
 
 /* The limits for which another thread got EAGAIN. */
 #define WAIT_WINDOW SLUICE_WAITS_WINDOW
@@ -168,6 +170,7 @@ struct session_resume {
     uint32_t behind;      /* the same: of those that come next from other threads, so many are */
     uint32_t features;    /* of its first connection, and so of all; constant while it is up */
     bool again;           /* of these: large messages are announced again */
+    bool another;         /* it has had more connections than one */
     sluice_reason reason; /* of the loss */
     uint32_t vendor;
     bool listed,
@@ -216,6 +219,10 @@ struct session {
     struct session *dying_next;
     struct sluice_node *node;
     struct pool *rx_pool;
+    uint64_t host_id;       /* a guest (datapath/session/guest.h): the handle of its host; else 0 */
+    _Atomic bool has_guest; /* from before there is one until after its end */
+    _Atomic bool let_go;    /* a guest: its host has done with it */
+    _Atomic(struct sluice_loop *) wanted; /* listener: that its next guest is to be on; or NULL */
     uint64_t dial_end_ns; /* dialer: it is to be up by then; UINT64_MAX: at any time */
     uint32_t outcomes;    /* that wait to be delivered */
     uint8_t notices;
@@ -227,6 +234,7 @@ struct session {
     struct session_rpc rpc;
     struct session_landing landing;
     struct session_resume resume;
+    struct session_move move;
     struct rndv *rndv; /* rndv.c: large messages in both directions; NULL until it is needed */
     _Atomic uint32_t shown_waits; /* WAIT_WINDOW ...: of EAGAIN whose event is not noticed yet */
     _Atomic bool reads, atomics;  /* one_sided.c: it could do them when it was up last */
@@ -243,7 +251,7 @@ struct session {
         uint64_t keepalive_ns;
         int32_t cm_event, cm_status, wc_status;
         uint32_t shared, transport;
-        uint64_t resumed, down_ns_total;
+        uint64_t resumed, down_ns_total, moved;
         uint32_t up;
     } info;
 } __attribute__((aligned(64)));
@@ -283,9 +291,21 @@ static inline struct sluice_loop *session_mail(const struct session *s) {
     return atomic_load_explicit(&s->mail, memory_order_relaxed);
 }
 
-/* The loop whose thread works on it is its own. */
+/* No loop waits for its next guest any more. Whose it was may be closed from now on. */
+static inline struct sluice_loop *session_unwant(struct session *s) {
+    return atomic_exchange(&s->wanted, NULL);
+}
+
+/* False: another one is wanted already. */
+static inline bool session_want(struct session *s, struct sluice_loop *to) {
+    struct sluice_loop *none = NULL;
+    return atomic_compare_exchange_strong(&s->wanted, &none, to);
+}
+
+/* The loop whose thread works on it is its own, or is about to be (hand_over.c). */
 static inline void session_assert_mine(const struct session *s, const struct sluice_loop *l) {
-    ASSERT(atomic_load_explicit(&s->loop, memory_order_relaxed) == l);
+    const struct sluice_loop *owner = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    ASSERT(owner == l || (!owner && session_mail(s) == l));
     (void)s, (void)l;
 }
 
@@ -371,8 +391,14 @@ static inline struct connection *connection_of_conn(struct cm_conn *conn) {
     return (struct connection *)(void *)((char *)conn - offsetof(struct connection, cm));
 }
 
+/* The CM thread may read it at the moment of connection_set_session(): either of the two lives until it has taken what follows. */
 static inline struct session *session_of_conn(struct cm_conn *conn) {
-    return connection_of_conn(conn)->session;
+    return __atomic_load_n(&connection_of_conn(conn)->session, __ATOMIC_RELAXED);
+}
+
+/* Its loop, which is also that of both sessions. */
+static inline void connection_set_session(struct connection *c, struct session *s) {
+    __atomic_store_n(&c->session, s, __ATOMIC_RELAXED);
 }
 
 static inline void msg_queue_init(struct msg_queue *queue) {

@@ -3,7 +3,7 @@
  * session_ref.h - one 64-bit word through which a thread that does not own a session accesses it.
  *
  *    63..32 generation   31 FREE  30 OPEN  29 WRITABLE_WAIT  28 HANGUP  27 ASKED  26 ANSWERED  25 ANSWER
- *    24 REQUESTS  23..17 users   16..0 messages accepted from other threads and without outcome yet
+ *    24 REQUESTS  23 MOVING  22 ASKS_MOVE  21..17 users   16..0 messages accepted from other threads and without outcome yet
  *
  * A handle is checked and the session pinned in one compare-and-swap: the generation must match,
  * and while `users` or the message count is not zero, or a posted message (WRITABLE_WAIT, HANGUP, ANSWER,
@@ -14,8 +14,10 @@
  * closed under a thread about to write to its descriptors.
  *
  * ANSWER marks a message on its way to the CM thread (the answer to a request, or the dial itself),
- * WRITABLE_WAIT, HANGUP and REQUESTS one on its way to the loop. From HANGUP on nothing new is accepted from any
+ * WRITABLE_WAIT, HANGUP, REQUESTS and ASKS_MOVE one on its way to the loop. From HANGUP on nothing new is accepted from any
  * thread; the loop clears OPEN with it.
+ *
+ * MOVING: its mailbox is being exchanged for another loop's (session/hand_over.c), and no thread comes in meanwhile.
  *
  * Owner: none; every access is atomic. Only the loop sets OPEN and FREE and moves the generation.
  */
@@ -37,12 +39,14 @@ typedef _Atomic uint64_t session_ref;
 #define SESSION_REF_ANSWERED (1ull << 26)
 #define SESSION_REF_ANSWER (1ull << 25)
 #define SESSION_REF_REQUESTS (1ull << 24)
+#define SESSION_REF_MOVING (1ull << 23)
+#define SESSION_REF_ASKS_MOVE (1ull << 22)
 #define SESSION_REF_USER (1ull << 17)
-#define SESSION_REF_USERS (0x7full << 17)
+#define SESSION_REF_USERS (0x1full << 17)
 #define SESSION_REF_COUNT (SESSION_REF_USER - 1)
 #define SESSION_REF_BUSY                                                                           \
     (SESSION_REF_WRITABLE_WAIT | SESSION_REF_HANGUP | SESSION_REF_ANSWER | SESSION_REF_REQUESTS |  \
-     SESSION_REF_USERS | SESSION_REF_COUNT)
+     SESSION_REF_MOVING | SESSION_REF_ASKS_MOVE | SESSION_REF_USERS | SESSION_REF_COUNT)
 
 static inline uint32_t session_ref_generation(uint64_t word) {
     return (uint32_t)(word >> 32);
@@ -60,8 +64,8 @@ static inline bool session_ref_tryget(session_ref *g, uint32_t generation, uint6
         if (session_ref_generation(word) != generation || (word & SESSION_REF_FREE) ||
             (word & need) != need || (need && (word & SESSION_REF_HANGUP)))
             return false;
-        if ((word & SESSION_REF_USERS) == SESSION_REF_USERS) {
-            /* 127 threads inside at once: they are about to leave. */
+        if ((word & (SESSION_REF_MOVING | SESSION_REF_USERS)) >= SESSION_REF_USERS) {
+            /* 31 threads inside at once, or one that lets none in: they are about to leave. */
             sched_yield();
             word = atomic_load_explicit(g, memory_order_relaxed);
         } else if (atomic_compare_exchange_weak_explicit(g, &word, word + add + SESSION_REF_USER,
@@ -96,6 +100,18 @@ static inline uint64_t session_ref_count_open(session_ref *g) {
 
 static inline bool session_ref_hungup(session_ref *g) {
     return atomic_load_explicit(g, memory_order_relaxed) & SESSION_REF_HANGUP;
+}
+
+/* MOVING, if no thread is inside, and nothing is on its way to the loop: so many were accepted, and it has taken them. */
+static inline bool session_ref_begin_move(session_ref *g, uint64_t taken) {
+    uint64_t word = atomic_load_explicit(g, memory_order_acquire);
+    return (word & SESSION_REF_BUSY) == taken &&
+           atomic_compare_exchange_strong_explicit(g, &word, word | SESSION_REF_MOVING,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline void session_ref_end_move(session_ref *g) {
+    atomic_fetch_and_explicit(g, ~SESSION_REF_MOVING, memory_order_release);
 }
 
 /* Frees the slot if no thread is inside and nothing is on its way: the next generation, FREE. */

@@ -26,6 +26,10 @@ struct upcalls {
      * no such session; *busy: or it has another one coming, or there is no memory.
      */
     struct connection *(*session_resume)(sluice_node *n, const uint8_t id[16], bool *busy);
+    /* A guest of the session with that id (datapath/session/guest.h), likewise. NULL: there is no such session; *busy: or no room for it. */
+    struct session *(*session_join)(sluice_node *n, const uint8_t id[16], bool *busy);
+    /* The peer of that session, which dialed and is the calling thread's, asks for such a guest. */
+    void (*session_guest)(sluice_node *n, struct session *host);
     /* A listener lets go of the loops it named. */
     void (*listener_put_loops)(sluice_node *n, const struct link_config *link);
     /* The device is gone and no thread uses it: gives it back, with all memory registered on it. Once. */

@@ -210,6 +210,7 @@ static void on_event(struct honest *h, const sluice_event *event) {
         PROVE(h->up);
         break;
     case SLUICE_WAKE:
+    case SLUICE_MOVED:
         PROVE(!"a wake that nobody asked for");
     }
 }

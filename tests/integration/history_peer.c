@@ -179,6 +179,7 @@ static void see(const sluice_event *event) {
     case SLUICE_CONNECT:
     case SLUICE_LARGE:
     case SLUICE_NOTIFIED:
+    case SLUICE_MOVED:
         must(!"an event of these");
     }
 }

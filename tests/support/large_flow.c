@@ -229,6 +229,7 @@ static void flow_note(struct flow *f, struct note *note) {
         flow_outcome(f, note);
         break;
     case SLUICE_DOWN:
+    case SLUICE_MOVED:
     case SLUICE_NOTIFIED:
         must(!f->gives);
         must_data_equal(note->event.value, 4 * f->received + 3);

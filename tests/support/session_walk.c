@@ -194,6 +194,7 @@ static void take(unsigned who, const sluice_event *event) {
     case SLUICE_DONE:
     case SLUICE_DOWN:
     case SLUICE_NOTIFIED:
+    case SLUICE_MOVED:
         fail_msg("%s was not asked for", sluice_event_name(event->type));
     }
 }

@@ -36,6 +36,8 @@ static const struct rule rules[FRAME_TYPES] = {
     [FRAME_NOTIFY] = {0, true, 0, 0},
     [FRAME_RECALL] = {0, true, 0, 0},
     [FRAME_RETURN] = {0, true, 0, 0},
+    [FRAME_SWITCH] = {0, false, 0, 0},
+    [FRAME_MOVE] = {0, false, 0, 0},
     [FRAME_AGAIN] = {0, true, FRAME_RTS_BYTES, FRAME_RTS_BYTES},
 };
 
@@ -57,6 +59,8 @@ const char *frame_wrong(const struct frame *f) {
     case FRAME_RECALL:
     case FRAME_RETURN:
     case FRAME_AGAIN:
+    case FRAME_SWITCH:
+    case FRAME_MOVE:
         break;
     case FRAME_HELLO: /* only during the handshake */
     case FRAME_WELCOME:

@@ -38,6 +38,9 @@ enum frame_type {
     FRAME_RECALL = 17,    /* the receiver wants credits back; total: how many may be kept */
     FRAME_RETURN = 18,    /* here they are; total: how many */
     FRAME_AGAIN = 19, /* an RTS whose connection was lost: where the message is to be found now */
+    FRAME_SWITCH =
+        20, /* the sender posts no numbered frame over this connection any more: on over the other */
+    FRAME_MOVE = 21, /* a listener's session is to move: its dialer is asked for a connection */
     FRAME_TYPES
 };
 
@@ -56,7 +59,8 @@ enum frame_type {
 #define FRAME_CONTROLS                                                                             \
     (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_ALIVE) | FRAME_BIT(FRAME_RTR) |                     \
      FRAME_BIT(FRAME_ATS) | FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_RECALL) |                    \
-     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_AGAIN))
+     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_AGAIN) | FRAME_BIT(FRAME_SWITCH) |                  \
+     FRAME_BIT(FRAME_MOVE))
 
 #define COALESCE_ITEM_BYTES 16u /* in front of each message of a COALESCED frame */
 #define FRAME_WHOLE_BYTES 8u /* in front of the first piece of a request or reply: bytes in all */

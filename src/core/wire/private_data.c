@@ -273,8 +273,11 @@ sluice_reason private_data_decide(struct private_data_rep *rep, const struct pri
     uint8_t version = smaller(req->version_max, own->version_max);
     if (version < req->version_min || version < own->version_min)
         return SLUICE_REASON_VERSION;
-    if (req->features & PRIVATE_DATA_FEATURE_RESUMES & ~own->features)
+    const uint32_t another = PRIVATE_DATA_FEATURE_RESUMES | PRIVATE_DATA_FEATURE_JOINS;
+    if (req->features & another & ~own->features)
         return SLUICE_REASON_SESSION_UNKNOWN;
+    if ((req->features & another) == another)
+        return SLUICE_REASON_UNSUPPORTED;
     if (req->last_sequence != 0 && !(req->features & PRIVATE_DATA_FEATURE_RESUMES))
         return SLUICE_REASON_UNSUPPORTED;
     if ((own->features & PRIVATE_DATA_FEATURE_HMAC) && req->key_id == 0)

@@ -40,15 +40,20 @@
      << 6) /* a frame is its receiver's when it is acknowledged; the sender keeps it until then */
 #define PRIVATE_DATA_FEATURE_AGAIN                                                                 \
     (1u << 7) /* with RESUME: a large message whose connection was lost is announced again */
+#define PRIVATE_DATA_FEATURE_MOVE                                                                  \
+    (1u << 8) /* with RESUME: a session may go on over a connection that was made beside its own */
 #define PRIVATE_DATA_FEATURE_HANDSHAKE                                                             \
     (1u << 16) /* the dialer's first frame is HELLO, the answer WELCOME */
 #define PRIVATE_DATA_FEATURE_HMAC                                                                  \
     (1u << 17) /* both sides prove with HMAC-SHA-256 that they have key_id */
 #define PRIVATE_DATA_FEATURE_RESUMES                                                               \
     (1u << 18) /* a connection for the session with this id, which both sides have */
+#define PRIVATE_DATA_FEATURE_JOINS                                                                 \
+    (1u << 19) /* a connection beside that of the session with this id, which goes on over it */
 #define PRIVATE_DATA_FEATURES_MUST 0xff0000u
 #define PRIVATE_DATA_FEATURES_KNOWN                                                                \
-    (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC | PRIVATE_DATA_FEATURE_RESUMES)
+    (PRIVATE_DATA_FEATURE_HANDSHAKE | PRIVATE_DATA_FEATURE_HMAC | PRIVATE_DATA_FEATURE_RESUMES |   \
+     PRIVATE_DATA_FEATURE_JOINS)
 #define PRIVATE_DATA_REJ_WANTS_HANDSHAKE 1u /* which the listener cannot do without */
 #define PRIVATE_DATA_CHECK_BYTES 16
 #define PRIVATE_DATA_MAC_BYTES 32

@@ -189,6 +189,8 @@ static enum recv_result process(struct sluice_loop *l, struct session *s, struct
     case FRAME_RECALL:
     case FRAME_RETURN:
     case FRAME_AGAIN:
+    case FRAME_SWITCH:
+    case FRAME_MOVE:
     case FRAME_TYPES:
         break;
     }

@@ -186,6 +186,23 @@ TEST(decisions_lie_within_both_proposals) {
     }
 }
 
+/* It takes the place of the session's, or is made beside it; where the listener has no such sessions, none is known. */
+TEST(another_connection_of_a_session_is_one_or_the_other) {
+    const uint32_t resumes = PRIVATE_DATA_FEATURE_RESUMES, joins = PRIVATE_DATA_FEATURE_JOINS;
+    struct private_data_req req = record_sample_req(), own = record_sample_req();
+    struct private_data_rep rep;
+    req.last_sequence = own.last_sequence = 0;
+    for (unsigned which = 1; which < 4; which++) {
+        uint32_t bits = (which & 1 ? resumes : 0) | (which & 2 ? joins : 0);
+        req.features = (req.features & ~(resumes | joins)) | bits;
+        own.features |= resumes | joins;
+        assert_int_equal(private_data_decide(&rep, &req, &own),
+                         which == 3 ? SLUICE_REASON_UNSUPPORTED : SLUICE_REASON_NONE);
+        own.features &= ~bits;
+        assert_int_equal(private_data_decide(&rep, &req, &own), SLUICE_REASON_SESSION_UNKNOWN);
+    }
+}
+
 TEST(every_value_is_decided_as_the_table_says) {
     struct private_data_req req = record_sample_req(), own = record_sample_req();
     struct private_data_rep rep;
@@ -199,9 +216,10 @@ TEST(every_value_is_decided_as_the_table_says) {
     DECIDED((req.version_max = 3, own.version_max = 2), rep.version == 2);
     DECIDED((req.version_max = 1, own.version_max = 2), rep.version == 1);
     DECIDED((req.version_min = 1, req.version_max = 255), rep.version == 2);
-    own.features = PRIVATE_DATA_FEATURES_KNOWN | 0x0101;
-    req.features = PRIVATE_DATA_FEATURES_KNOWN | 0x8001;
-    DECIDED(, rep.features == (PRIVATE_DATA_FEATURES_KNOWN | 0x0001));
+    const uint32_t known = PRIVATE_DATA_FEATURES_KNOWN & ~PRIVATE_DATA_FEATURE_JOINS;
+    own.features = known | 0x0101;
+    req.features = known | 0x8001;
+    DECIDED(, rep.features == (known | 0x0001));
     DECIDED((req.eager_log2 = 12, own.eager_log2 = 11), rep.eager_log2 == 11);
     DECIDED(req.eager_log2 = 10, rep.eager_log2 == 10);
     DECIDED((req.message_log2 = 22, own.message_log2 = 21), rep.message_log2 == 21);

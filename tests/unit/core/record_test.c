@@ -243,13 +243,14 @@ static sluice_reason with_features(enum kind kind, uint32_t features, uint32_t k
 /* Bits 0 to 15 may be anything; of bits 16 to 23 those nobody defined must not be set. */
 TEST(unknown_features) {
     assert_int_equal(PRIVATE_DATA_FEATURE_RESUMES, 1u << 18);
+    assert_int_equal(PRIVATE_DATA_FEATURE_JOINS, 1u << 19);
     assert_int_equal(PRIVATE_DATA_FEATURE_HANDSHAKE, 1u << 16);
     assert_int_equal(PRIVATE_DATA_FEATURE_HMAC, 1u << 17);
     for (unsigned bit = 0; bit < 24; bit++) {
         if (bit == 17) /* HMAC alone has a test of its own */
             continue;
         sluice_reason expected =
-            bit <= 16 || bit == 18 ? SLUICE_REASON_NONE : SLUICE_REASON_UNSUPPORTED;
+            bit <= 16 || bit == 18 || bit == 19 ? SLUICE_REASON_NONE : SLUICE_REASON_UNSUPPORTED;
         assert_int_equal(with_features(REQ, 1u << bit, 0), expected);
         assert_int_equal(with_features(REP, 1u << bit, 0), expected);
         assert_int_equal(with_features(REQ, SAMPLE_FEATURES | 1u << bit, 1), expected);
@@ -293,7 +294,7 @@ TEST(the_first_check_that_fails_is_the_reason) {
     record_encode(REQ, &record, bytes);
     NOW(REQ, bytes[119] = 1, SLUICE_REASON_MALFORMED);
     NOW(REQ, memset(bytes + 36, 0, 4), SLUICE_REASON_VALUE); /* HMAC without a key */
-    NOW(REQ, bytes[7] |= 0x08, SLUICE_REASON_UNSUPPORTED);
+    NOW(REQ, bytes[7] |= 0x10, SLUICE_REASON_UNSUPPORTED);
 
     record = record_sample(REP);
     record_encode(REP, &record, bytes);

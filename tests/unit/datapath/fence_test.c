@@ -400,6 +400,7 @@ static void see(struct end *e, struct end *other, const sluice_event *event) {
         see_message(other, number_of(event, size_of));
         return;
     case SLUICE_NOTIFIED:
+    case SLUICE_MOVED:
         must_data((int)event->value > other->last_notified);
         other->last_notified = (int)event->value;
         other->notified[event->value] = true;

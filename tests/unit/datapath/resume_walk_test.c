@@ -98,6 +98,7 @@ static void see(struct end *e, const sluice_event *event) {
     case SLUICE_LARGE:
     case SLUICE_DONE:
     case SLUICE_NOTIFIED:
+    case SLUICE_MOVED:
         break;
     }
     fail_msg("%s (%s)", sluice_event_name(event->type), sluice_reason_text(event->reason));

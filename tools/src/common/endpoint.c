@@ -263,6 +263,7 @@ void endpoint_event(struct endpoint *ep, const sluice_event *event) {
         return;
     case SLUICE_LARGE:    /* only where messages are asked about first: no session of these is */
     case SLUICE_DOWN:     /* endpoint_down() */
+    case SLUICE_MOVED:    /* no tool moves one */
     case SLUICE_NOTIFIED: /* no tool notifies */
     case SLUICE_SENT:     /* no send of these tools has a tag */
     case SLUICE_WAKE:     /* the stop flag says the rest */
