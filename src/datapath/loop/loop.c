@@ -290,8 +290,8 @@ static void assert_forgotten(const struct sluice_loop *l) {
         return;
     ASSERT(!l->dirty && !l->notices && !l->dying && !l->outcomes.head);
     ASSERT(l->retries == 0 && l->pin_waits == 0);
-    ASSERT(l->downs == 0);
-    ASSERT(l->settling == 0);
+    ASSERT(l->downs == 0 && l->settling == 0);
+    ASSERT(l->leaving == 0 && l->arriving == 0);
     ASSERT(l->totals.sessions == 0 && l->totals.retained == 0);
     ASSERT(l->cq_shares == 0);
     ASSERT(l->cq_used == l->srq.queue.depth * (l->srq.queue.srq != NULL));

@@ -138,16 +138,17 @@ struct sluice_loop {
         keepalive_check_ns; /* of keepalive.c: the next look at the sessions; UINT64_MAX: none */
     uint32_t lasts; /* queue pairs of which was heard that they take no more shared receives */
     bool crowded;   /* events other than messages found no room: they come first in the next turn */
-    bool slow_progress;       /* so slow that every turn looks at the clock */
-    bool poll_once;           /* this poll may be the only turn for a long time */
-    uint32_t retries;         /* sessions that wait for memory */
-    uint32_t pin_waits;       /* sessions whose end waits for a thread inside of a call */
-    uint32_t downs;           /* sessions whose connection is down, and that still look for data */
-    uint32_t retired;         /* connections that are drained, and not freed yet */
-    uint32_t settling;        /* sessions whose queue pair is done with the shared receives */
-    uint32_t polls;           /* of the CQ */
-    bool wc_short;            /* the last of them left nothing there */
-    uint8_t wc_max, recv_max; /* completions polled, receives posted at once */
+    bool slow_progress; /* so slow that every turn looks at the clock */
+    bool poll_once;     /* this poll may be the only turn for a long time */
+    uint32_t retries;   /* sessions that wait for memory */
+    uint32_t pin_waits; /* sessions whose end waits for a thread inside of a call */
+    uint32_t downs;     /* sessions whose connection is down, and that still look for data */
+    uint32_t leaving, arriving; /* sessions on their way to another loop, or to this: hand_over.c */
+    uint32_t retired;           /* connections that are drained, and not freed yet */
+    uint32_t settling;          /* sessions whose queue pair is done with the shared receives */
+    uint32_t polls;             /* of the CQ */
+    bool wc_short;              /* the last of them left nothing there */
+    uint8_t wc_max, recv_max;   /* completions polled, receives posted at once */
     _Atomic uint32_t progress_count; /* written by the thread that runs it */
     _Atomic uint32_t drained_count;  /* the same: connections that are done with the device */
     _Atomic uint32_t calls; /* likewise: begun and ended, see loop_call_begin(); odd: inside */
@@ -331,6 +332,9 @@ static inline bool loop_mark_polling(struct sluice_loop *l) {
 }
 
 int loop_acquire_slow(struct sluice_loop *l);
+
+/* For what only the session's own thread may do, that of `*l`. 0: loop_leave() must follow; ECLOSED; EINVAL: it is another thread's. */
+int loop_enter_session(struct session *s, uint64_t id, struct sluice_loop **l, bool *nested);
 
 /* Makes the calling thread the owner, polling. 0, ECLOSED, or EINVAL: polled elsewhere. */
 static inline int loop_acquire(struct sluice_loop *l) {

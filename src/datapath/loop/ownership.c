@@ -69,6 +69,19 @@ static int acquire(struct sluice_loop *l) {
     return loop_mark_polling(l) ? SLUICE_OK : SLUICE_ECLOSED;
 }
 
+/* One that arrives from another loop has none (hand_over.c): it is that of its mailbox, which is there while the session is. */
+int loop_enter_session(struct session *s, uint64_t id, struct sluice_loop **l, bool *nested) {
+    *l = s ? atomic_load_explicit(&s->loop, memory_order_relaxed) : NULL;
+    if (*l)
+        return loop_enter(*l, nested) ? SLUICE_OK : SLUICE_EINVAL;
+    if (!s || !session_ref_tryget(&s->ref, (uint32_t)id, 0, 0))
+        return SLUICE_ECLOSED;
+    *l = session_mail(s);
+    bool mine = loop_enter(*l, nested);
+    session_ref_put(&s->ref);
+    return mine ? SLUICE_OK : SLUICE_EINVAL;
+}
+
 int loop_acquire_slow(struct sluice_loop *l) {
     for (;;) {
         uint32_t assist = atomic_load(&l->assist);

@@ -33,6 +33,9 @@ void session_post_refused(struct sluice_loop *l, struct session *s, int error, c
 /* progress/receive.c: a peer that broke the protocol: the frame goes back, the session ends. Always true. */
 bool receive_broken(struct sluice_loop *l, struct session *s, struct sluice_msg *msg,
                     const char *text);
+/* progress/receive.c: a frame of so many bytes came over the connection, and its receive is counted. */
+void receive_frame(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
+                   uint32_t bytes);
 /* rx/loans.c: takes back the messages that events lent. */
 void event_take_back(struct sluice_loop *l);
 /* progress/flush.c: posts what may be posted: queued messages, a CREDIT frame that is due. */

@@ -133,7 +133,8 @@ static uint64_t own_deadline(struct sluice_loop *l) {
     uint64_t due = l->next_deadline_ns;
     if (event_source_due(&l->source) < due)
         due = event_source_due(&l->source);
-    if (l->retries || l->dying || l->downs || l->pin_waits || l->settling || l->retired) {
+    if (l->retries || l->dying || l->downs || l->pin_waits || l->settling || l->retired ||
+        l->leaving || l->arriving) {
         uint64_t soon = loop_clock(l) + (l->downs || l->settling ? 0 : RETRY_NS);
         due = soon < due ? soon : due;
     }

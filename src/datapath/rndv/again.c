@@ -125,7 +125,7 @@ const char *rndv_again_arrived(struct sluice_loop *l, struct session *s, const s
     for (unsigned i = 0; i < WORDS; i++)
         word[i] = le64toh(__atomic_load_n(&from[i], __ATOMIC_RELAXED));
     uint32_t number = word[0] & 0xffff, type = word[0] >> 16 & 0xff;
-    if (!r || !s->resume.again || s->resume.count == 0 || number >= rndv_numbers(s) || word[2] ||
+    if (!r || !s->resume.again || !s->resume.another || number >= rndv_numbers(s) || word[2] ||
         word[3] || word[4])
         return "an AGAIN of no RTS";
     const char *wrong = rndv_wrong_way(s, word);

@@ -54,6 +54,14 @@ void rndv_answer_forget(struct sluice_loop *l, struct session *s) {
     *link = s->rndv->late_next;
 }
 
+void rndv_leave(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    if (s->rndv->is_late)
+        rndv_answer_forget(l, s);
+    s->rndv->is_late = s->rndv->in_kind = false;
+    s->rndv->told_turn = 0;
+}
+
 static bool is_gathered(const struct session *s, const struct rndv_rx *a) {
     return a->outcome == RNDV_OUTCOME_OK && rndv_agreed_answers(s);
 }

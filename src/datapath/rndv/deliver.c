@@ -162,15 +162,12 @@ int sluice_receive_into(sluice_session handle, uint64_t token, sluice_region *r,
     if (forked_id(handle.id) || forked_region(r))
         return SLUICE_EFORKED;
     struct session *s = session_table_find(handle.id);
-    if (!s)
-        return SLUICE_ECLOSED;
-    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    struct sluice_loop *l;
     bool nested;
-    if (!l)
-        return SLUICE_ECLOSED;
-    if (!loop_enter(l, &nested))
-        return SLUICE_EINVAL;
-    int status = SLUICE_ECLOSED;
+    int status = loop_enter_session(s, handle.id, &l, &nested);
+    if (status != SLUICE_OK)
+        return status;
+    status = SLUICE_ECLOSED;
     if (atomic_load_explicit(&s->id, memory_order_relaxed) == handle.id &&
         s->state <= SESSION_FLUSHING)
         status = place(l, s, token, r, offset);

@@ -36,6 +36,8 @@ bool rndv_goes_on(const struct session *s);
 void rndv_answer_late(struct sluice_loop *l);
 /* The connection was lost and is drained: what is on its way waits for another one (again.c). */
 void rndv_lost(struct sluice_loop *l, struct session *s);
+/* It is to be another loop's: nothing of this one is kept in it. */
+void rndv_leave(struct sluice_loop *l, struct session *s);
 /* Some of it was not announced again: nothing that is numbered comes before. */
 bool rndv_is_stale(const struct session *s);
 /* The queue pair is gone, and nothing of it moves any more. */

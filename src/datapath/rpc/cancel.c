@@ -118,7 +118,7 @@ void sluice_cancel(sluice_session handle, uint64_t tag) {
         return;
     struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
     bool nested;
-    if (loop_enter(l, &nested)) {
+    if (l && loop_enter(l, &nested)) {
         cancel(l, s, tag);
         if (!nested) /* the thread that next sleeps on the descriptor must see the outcome */
             wakeup_signal_flag(&l->mailbox.wakeup);

@@ -385,15 +385,12 @@ int sluice_request_wanted(sluice_session handle, uint64_t token) {
     if (forked_id(handle.id))
         return SLUICE_EFORKED;
     struct session *s = session_table_find(handle.id);
-    if (!s)
-        return SLUICE_ECLOSED;
-    struct sluice_loop *l = atomic_load_explicit(&s->loop, memory_order_relaxed);
+    struct sluice_loop *l;
     bool nested;
-    if (!l)
-        return SLUICE_ECLOSED;
-    if (!loop_enter(l, &nested))
-        return SLUICE_EINVAL;
-    int status = wanted(l, s, handle.id, token);
+    int status = loop_enter_session(s, handle.id, &l, &nested);
+    if (status != SLUICE_OK)
+        return status;
+    status = wanted(l, s, handle.id, token);
     loop_leave(l, nested);
     return status;
 }

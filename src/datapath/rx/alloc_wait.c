@@ -156,6 +156,11 @@ void alloc_wait_requested(struct sluice_loop *l, struct session *s) {
     note_waiting(l, s, atomic_load_explicit(&s->foreign.memory_seen, memory_order_relaxed));
 }
 
+void alloc_wait_again(struct sluice_loop *l) {
+    loop_assert_inside(l);
+    tell(l, ALLOC_WAIT_ARMED | ALLOC_WAIT_CHECK);
+}
+
 bool alloc_wait_pending(const struct sluice_loop *l) {
     return atomic_load(&l->alloc_wait) & ALLOC_WAIT_ALL;
 }

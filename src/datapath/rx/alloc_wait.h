@@ -33,6 +33,8 @@ int alloc_wait_get_for(sluice_session handle, size_t bytes, struct sluice_msg **
 
 /* Another thread's alloc_wait_get_for() answered EAGAIN: its message was taken. */
 void alloc_wait_requested(struct sluice_loop *l, struct session *s);
+/* A session of this loop waits for memory, and waited on another loop before: it is looked at. */
+void alloc_wait_again(struct sluice_loop *l);
 /* An alloc_wait_get() returned EAGAIN to a caller without a session: all sessions of the loop wait. Any thread. */
 bool alloc_wait_pending(const struct sluice_loop *l);
 /* LOOP_WAKE_ALLOC_WAIT is set. Returns how many sessions were noticed. */

@@ -366,7 +366,7 @@ static uint32_t claimed(const struct sluice_loop *l, const struct recv_queue *q)
     for (struct session *s = l->sessions; s; s = s->next)
         for (const struct connection *c = session_connection(s); c; c = c->next)
             if (c->rx.queue == q && c->qp)
-                sum += c->rx.granted + c->rx.unreported + recv_queue_reserved(c);
+                sum += c->rx.granted + c->rx.unreported + recv_queue_reserved(c) - c->early_count;
     return sum;
 }
 

@@ -57,6 +57,16 @@ bool srq_join(struct sluice_loop *l, struct connection *c) {
     return true;
 }
 
+void srq_renamed(struct sluice_loop *l, const struct connection *c) {
+    loop_assert_inside(l);
+    if (!c->rx.queue->srq)
+        return;
+    uint32_t number = c->qp->qp_num & 0xffffff;
+    struct qp_entry *entry = &l->srq.connections[number >> 12]->at[number & 0xfff];
+    if (entry->conn == c)
+        entry->session = c->session;
+}
+
 /* The receives that it had been granted and did not use stay posted, and are spare. */
 void srq_leave(struct sluice_loop *l, struct connection *c, bool drained) {
     loop_assert_inside(l);

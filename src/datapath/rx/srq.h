@@ -27,6 +27,8 @@ void srq_close(struct sluice_loop *l); /* gives it back to the device */
 void srq_free(struct sluice_loop *l);  /* no session is left */
 /* The connection's QP uses them from now on, or no more. False: no memory, or its number is taken. */
 bool srq_join(struct sluice_loop *l, struct connection *c);
+/* It is of another session of this loop now. */
+void srq_renamed(struct sluice_loop *l, const struct connection *c);
 void srq_leave(struct sluice_loop *l, struct connection *c, bool drained);
 extern struct connection srq_tombstone; /* of one whose queue pair was given up */
 

@@ -29,9 +29,10 @@
 static bool goes_on(struct sluice_loop *l, const struct session *s, sluice_reason reason) {
     const struct sluice_node *n = s->node;
     const struct connection *c = session_connection(s);
-    return reason == SLUICE_REASON_BUSY && s->state == SESSION_OPENING && s->link_config.dialing &&
-           c->recv.heard && !c->served && !s->close.hungup &&
-           !(s->link_config.flags & SLUICE_ONCE) && loop_clock(l) < s->dial_end_ns &&
+    return reason == SLUICE_REASON_BUSY && s->state == SESSION_OPENING &&
+           s->move.step != MOVE_SAID && s->link_config.dialing && c->recv.heard && !c->served &&
+           !s->close.hungup && !(s->link_config.flags & SLUICE_ONCE) &&
+           loop_clock(l) < s->dial_end_ns &&
            !atomic_load_explicit(&n->device_lost, memory_order_relaxed) &&
            atomic_load_explicit(&n->state, memory_order_relaxed) == NODE_OPEN;
 }
@@ -72,7 +73,7 @@ bool redial_awaits(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     if (s->state != SESSION_OPENING || !s->link_config.dialing || !c->recv.heard || c->served ||
-        s->close.hungup)
+        s->close.hungup || s->move.step == MOVE_SAID) /* a guest that has told its host */
         return false;
     if (!c->broke) {
         c->broke = true;
@@ -92,7 +93,7 @@ void redial_gone(struct sluice_loop *l, struct session *s) {
     session_close(l, s, SLUICE_REASON_PEER_LOST, (uint32_t)status, text);
 }
 
-void redial_take(struct connection *c, struct connection *before) {
+void redial_take_places(struct connection *c, struct connection *before) {
     struct cm_conn *to = &c->cm, *from = &before->cm;
     memcpy(to->candidates, from->candidates, sizeof to->candidates);
     to->candidate_count = from->candidate_count;
@@ -100,13 +101,21 @@ void redial_take(struct connection *c, struct connection *before) {
     from->places = NULL;
     for (unsigned i = 0; to->places && i < to->places->count; i++)
         to->places->at[i].conn = to;
-    to->greets = from->greets;
+}
+
+void redial_take(struct connection *c, struct connection *before) {
+    redial_take_places(c, before);
+    c->cm.greets = before->cm.greets;
 }
 
 void redial_drained(struct sluice_loop *l, struct session *s, struct connection *before) {
     struct connection *c = session_connection(s);
     loop_assert_inside(l);
     redial_take(c, before);
+    c->cm.joins = before->cm.joins;
+    if (c->cm.joins)
+        memcpy(c->cm.resume.session_id, before->cm.resume.session_id,
+               sizeof c->cm.resume.session_id);
     c->cm.again.on = true;
     c->cm.again.deadline_ns = s->dial_end_ns;
     c->cm.pause_ns = before->cm.pause_ns;

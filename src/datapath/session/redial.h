@@ -21,7 +21,9 @@ bool redial_awaits(struct sluice_loop *l, struct session *s);
 void redial_gone(struct sluice_loop *l, struct session *s);
 /* The connection is drained: the next one may be made. */
 void redial_drained(struct sluice_loop *l, struct session *s, struct connection *before);
-/* What the dial knows goes on from one connection to the next. */
+/* Where it may be dialed goes on from one connection to the next. The CM thread dials over neither. */
+void redial_take_places(struct connection *c, struct connection *before);
+/* All that the dial knows does. */
 void redial_take(struct connection *c, struct connection *before);
 
 #endif

@@ -221,7 +221,8 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
     struct wr_batch batch;
     uint64_t local[FRAME_BYTES / sizeof(uint64_t)];
     bool inlined = c->sq.inline_max >= FRAME_BYTES;
-    wr_batch_init(&batch, type == FRAME_BYE);
+    bool last = type == FRAME_BYE || type == FRAME_SWITCH; /* whose arrival is awaited */
+    wr_batch_init(&batch, last);
     if (!inlined && !have_headers(l, s))
         return false;
     uint8_t *at =
@@ -231,7 +232,7 @@ bool send_control_total(struct sluice_loop *l, struct session *s, enum frame_typ
     struct ibv_send_wr *wr = wr_batch_add(l, s, &batch, 1, inlined ? IBV_SEND_INLINE : 0);
     post_header(c, at, type, 0, 0, total);
     struct sq_entry *entry = push_entry(s, NULL, 0);
-    if (type != FRAME_BYE)
+    if (!last)
         wr_batch_signal(s, &batch, wr);
     else if (unlikely(c->confirm.probe_known))
         entry->bytes |= SQ_BEHIND; /* a connection that is closed may take it along */

@@ -159,6 +159,11 @@ void unacked_begin(struct connection *c) {
     begin_framed(c);
 }
 
+void unacked_continue(struct connection *c) {
+    c->unacked.next = c->tx.sequence + 1;
+    c->unacked.asked = c->tx.acked;
+}
+
 /*
  * The window, or the send queue, is used so far that it may soon be full, and most of what is on its way was sent since the peer
  * was asked last.

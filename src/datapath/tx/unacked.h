@@ -11,6 +11,8 @@
 
 /* From now on, before the first frame: those of this connection do. */
 void unacked_begin(struct connection *c);
+/* The numbers of its frames, of which it has sent none, go on from c->tx.sequence. */
+void unacked_continue(struct connection *c);
 /* The last entries of the send queue, so many, are about to be posted from l->send_wr[]. */
 void unacked_batch(struct sluice_loop *l, struct session *s, unsigned count);
 
@@ -30,7 +32,8 @@ static inline uint32_t unacked_done(const struct connection *c) {
 uint32_t unacked_limit(const struct connection *c);
 /* How many are for requests of any kind, also while only frames of before may be posted (replay.c). */
 static inline uint32_t sq_places(const struct connection *c) {
-    return c->sq.limit > 0 || !c->sq.entries ? c->sq.limit : unacked_limit(c);
+    return c->sq.limit > 0 || !c->sq.entries || c->session->move.guest ? c->sq.limit
+                                                                       : unacked_limit(c);
 }
 /* The slice of a message behind a header of the ring, as it was posted. */
 struct ibv_sge unacked_slice(const uint8_t *header);
