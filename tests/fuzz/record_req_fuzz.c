@@ -22,7 +22,8 @@ static void prove_decision(const struct private_data_req *req, const struct priv
         PROVE(memcmp(&rep, &before, sizeof rep) == 0);
         PROVE(reason == SLUICE_REASON_VERSION || reason == SLUICE_REASON_UNSUPPORTED ||
               (reason == SLUICE_REASON_SESSION_UNKNOWN &&
-               (req->features & PRIVATE_DATA_FEATURE_RESUMES & ~own->features)) ||
+               (req->features & (PRIVATE_DATA_FEATURE_RESUMES | PRIVATE_DATA_FEATURE_JOINS) &
+                ~own->features)) ||
               reason == SLUICE_REASON_AUTH_REQUIRED || reason == SLUICE_REASON_AUTH_KEY);
         return;
     }

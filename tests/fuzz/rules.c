@@ -90,8 +90,8 @@ bool stranger_breaks(const struct stranger *st, const struct frame *f, const uin
         return true; /* the room of a reply that nobody waits for */
     if (f->type == FRAME_RTS)
         return announcement_breaks(st, f, payload);
-    if (f->type == FRAME_AGAIN)
-        return true; /* no connection was lost */
+    if (f->type == FRAME_AGAIN || f->type == FRAME_SWITCH || f->type == FRAME_MOVE)
+        return true; /* no connection was lost, and none is to be left */
     if (f->type == FRAME_CANCEL && f->total > UINT32_MAX)
         return true;
     if (f->type == FRAME_NOTIFY && f->total > UINT32_MAX) /* looked at in its turn */

@@ -99,6 +99,8 @@ static const struct frame_form forms[] = {
         .length = FRAME_RTS_BYTES,
         .total = FORM_LARGE,
         .word = {FRAME_DATA << 16 | 2 << 24}}),
+    UP("which was not agreed", FRAME_SWITCH, ENDS(PROTOCOL), {.type = FRAME_SWITCH}),
+    UP("which was not agreed", FRAME_MOVE, ENDS(PROTOCOL), {.type = FRAME_MOVE}),
     UP("4 billion", FRAME_RETURN, ENDS(PROTOCOL), WITH_TOTAL(FRAME_RETURN, UINT32_MAX)),
     /* ---- greeting ---- */
     AT(STAGE_HELLO, "a byte too short", FRAME_HELLO, ENDS(MALFORMED), BYTES(FRAME_HELLO, 49)),

@@ -33,6 +33,8 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
                      .length = FRAME_RTS_BYTES,
                      .total = FORM_LARGE,
                      .word = {FRAME_DATA << 16 | 2 << 24}},
+    [FRAME_SWITCH] = {.type = FRAME_SWITCH},
+    [FRAME_MOVE] = {.type = FRAME_MOVE},
 };
 
 #define GREETS (FRAME_BIT(FRAME_HELLO) | FRAME_BIT(FRAME_WELCOME) | FRAME_BIT(FRAME_REFUSE))
@@ -40,7 +42,8 @@ const struct form_step frame_specimen[FRAME_TYPES] = {
     (FRAME_BIT(FRAME_CREDIT) | FRAME_BIT(FRAME_BYE) | FRAME_BIT(FRAME_ALIVE) |                     \
      FRAME_BIT(FRAME_RTS) | FRAME_BIT(FRAME_RTR) | FRAME_BIT(FRAME_ATS) |                          \
      FRAME_BIT(FRAME_CANCEL) | FRAME_BIT(FRAME_NOTIFY) | FRAME_BIT(FRAME_RECALL) |                 \
-     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_AGAIN))
+     FRAME_BIT(FRAME_RETURN) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_AGAIN) |               \
+     FRAME_BIT(FRAME_SWITCH) | FRAME_BIT(FRAME_MOVE))
 #define FILLED                                                                                     \
     (FRAME_BIT(FRAME_FRAG) | FRAME_BIT(FRAME_COALESCED) | FRAME_BIT(FRAME_RTS) |                   \
      FRAME_BIT(FRAME_RTR) | FRAME_BIT(FRAME_AGAIN))

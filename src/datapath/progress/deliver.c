@@ -20,6 +20,7 @@
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/down.h"
+#include "datapath/session/hand_over.h"
 #include "datapath/session/reap.h"
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
@@ -31,6 +32,11 @@ static unsigned deliver_outcomes(struct sluice_loop *l) {
         struct session *s = session_table_at(msg->outcome.session_id);
         if (!loop_room(l, s))
             break;
+        if (unlikely(s->notices & NOTICE_MOVED)) { /* first */
+            hand_over_tell(l, s);
+            count++;
+            continue;
+        }
         msg_queue_pop(&l->outcomes);
         sluice_event event = {
             .type = SLUICE_SENT,
@@ -173,7 +179,9 @@ static bool deliver_session(struct sluice_loop *l, struct session *s, unsigned *
         if (!loop_room(l, s) && (s->known || s->notices != NOTICE_CLOSED))
             return false;
         ++*count;
-        if (s->notices & NOTICE_CONNECT) {
+        if (s->notices & NOTICE_MOVED) { /* before anything else on this loop */
+            hand_over_tell(l, s);
+        } else if (s->notices & NOTICE_CONNECT) {
             s->notices &= (uint8_t)~NOTICE_CONNECT;
             if (s->state == SESSION_OPENING) { /* else it ended before the application knew of it */
                 s->known = true;

@@ -14,7 +14,10 @@
 #include "datapath/session/close.h"
 #include "datapath/session/coming.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/guest.h"
+#include "datapath/session/hand_over.h"
 #include "datapath/session/handshake.h"
+#include "datapath/session/move.h"
 #include "datapath/session/open.h"
 #include "datapath/tx/send.h"
 
@@ -27,7 +30,8 @@ static void on_hangup(struct sluice_loop *l, struct session *s) {
     session_ref_clear(&s->ref, SESSION_REF_HANGUP | SESSION_REF_OPEN);
     uint64_t grace =
         atomic_exchange_explicit(&s->foreign.hangup_grace, UINT64_MAX, memory_order_acq_rel);
-    session_hangup(l, s, grace);
+    if (!session_is_guest(s) || !guest_stays(s))
+        session_hangup(l, s, grace);
 }
 
 static void on_device_lost(struct sluice_loop *l) {
@@ -53,6 +57,8 @@ static void of_former(struct sluice_loop *l, struct connection *c, enum loop_msg
     case LOOP_MSG_GONE:
         c->drain.over = true;
         l->retired += c->sq.entries == NULL; /* else when its frames were sent again */
+        if (c->session->move.guest)
+            loop_dirty(l, c->session); /* which may have waited for that */
         if (c->session->state == SESSION_GONE &&
             !c->session->over) /* CLOSED may have waited for this one */
             event_notice(l, c->session, NOTICE_CLOSED);
@@ -109,6 +115,16 @@ static void of_connection(struct sluice_loop *l, struct connection *c, enum loop
 }
 
 static void of_session(struct sluice_loop *l, struct session *s, enum loop_msg verb) {
+    switch (verb) {
+    case LOOP_MSG_GUEST_READY:
+        move_guest_ready(l, s);
+        return;
+    case LOOP_MSG_GUEST_LOST:
+        move_guest_lost(l, s);
+        return;
+    default:
+        break;
+    }
     session_assert_mine(s, l);
     switch (verb) {
     case LOOP_MSG_WRITABLE_WAIT:
@@ -120,6 +136,13 @@ static void of_session(struct sluice_loop *l, struct session *s, enum loop_msg v
         break;
     case LOOP_MSG_HANGUP:
         on_hangup(l, s);
+        break;
+    case LOOP_MSG_ASK_MOVE:
+        session_ref_clear(&s->ref, SESSION_REF_ASKS_MOVE);
+        move_ask(l, s);
+        break;
+    case LOOP_MSG_MOVE:
+        hand_over_arrived(l, s);
         break;
     default: /* of something else */
         break;
@@ -151,9 +174,13 @@ unsigned loop_take_msgs(struct sluice_loop *l) {
     loop_assert_inside(l);
     unsigned count = 0;
     struct mpsc_queue_item *item;
-    while (count < LOOP_MSGS_MAX && (item = mpsc_queue_take(&l->mailbox.queue))) {
+    /* All of them where one said that a session is here: then it can be this loop's own (hand_over.c). */
+    while ((count < LOOP_MSGS_MAX || l->arriving > 0) &&
+           (item = mpsc_queue_take(&l->mailbox.queue))) {
         take(l, item);
         count++;
     }
+    if (unlikely(l->arriving > 0) && mpsc_queue_empty(&l->mailbox.queue))
+        hand_over_own(l);
     return count;
 }

@@ -26,6 +26,7 @@
 #include "datapath/session/close.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/hand_over.h"
 #include "datapath/session/reap.h"
 #include "datapath/session/keepalive.h"
 #include "datapath/tx/post.h"
@@ -259,6 +260,8 @@ static unsigned uncommon(struct sluice_loop *l) {
         count += retry(l);
     if (l->pin_waits > 0)
         count += wait_for_pins(l);
+    if (l->leaving > 0)
+        count += hand_over_progress(l);
     if (l->retired > 0)
         connections_reap(l);
     if (l->dying && l->out_count == 0)
@@ -280,7 +283,7 @@ static inline bool has_news(struct sluice_loop *l) {
 static inline bool has_more_to_do(struct sluice_loop *l) {
     uintptr_t some = (uintptr_t)l->dirty | (uintptr_t)l->dying;
     some |= l->downs | l->retries | l->pin_waits | l->settling | l->retired;
-    some |= l->lost | l->slow_progress;
+    some |= l->leaving | l->lost | l->slow_progress;
     return some != 0 || has_news(l);
 }
 
@@ -291,7 +294,7 @@ static __attribute__((noinline)) unsigned progress_on(struct sluice_loop *l, uns
     if (l->dirty)
         flush_dirty(l);
     if (unlikely(l->downs | l->retries | l->pin_waits | l->settling | l->retired | l->lost) ||
-        unlikely(l->dying != NULL))
+        unlikely(l->leaving > 0) || unlikely(l->dying != NULL))
         found += uncommon(l);
     l->worked |= found > 0;
     if (is_clock_due(l, found, turn)) {

@@ -38,7 +38,9 @@
 #include "datapath/rx/srq.h"
 #include "datapath/session/close.h"
 #include "datapath/session/failure.h"
+#include "datapath/session/guest.h"
 #include "datapath/session/handshake.h"
+#include "datapath/session/move.h"
 #include "datapath/session/open.h"
 
 /* A held frame keeps the fields of its header in its control block. */
@@ -214,6 +216,10 @@ static void control(struct sluice_loop *l, struct connection *c, struct sluice_m
         wrong = rpc_server_cancelled(l, s, f);
     } else if (f->type == FRAME_RECALL || f->type == FRAME_RETURN) {
         wrong = credits_control(l, c, f);
+    } else if (f->type == FRAME_SWITCH) {
+        wrong = move_heard(l, c);
+    } else if (f->type == FRAME_MOVE) {
+        wrong = move_asked(l, c);
     }
     if (unlikely(wrong != NULL))
         receive_broken(l, s, msg, wrong);
@@ -309,6 +315,10 @@ static __attribute__((noinline)) const char *check_early(struct sluice_loop *l,
         return "a frame of unknown type";
     if (f->sequence != c->rx.sequence + (FRAME_NUMBERED >> f->type & 1))
         return "a frame out of sequence";
+    if (c->handshake == HANDSHAKE_MOVES) {
+        const char *wrong = move_confirmed(l, c, f->ack);
+        return wrong ? wrong : check_other(c, f);
+    }
     if (c->handshake != HANDSHAKE_RESUME)
         return handshake_check(c->session, f);
     const char *over = adopt_early(l, c);
@@ -427,6 +437,11 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         return;
     }
     if (unlikely(s->rx.stopped)) {
+        if (unlikely(c->waits)) {
+            if (!guest_holds(l, c, msg, wc))
+                refuse(l, c, msg, SLUICE_REASON_PROTOCOL, "a frame too many, or none of a move");
+            return;
+        }
         give_up(l, msg);
         connection_progress(l, c);
         return;
@@ -439,8 +454,15 @@ void receive_completed(struct sluice_loop *l, const struct ibv_wc *wc) {
         refuse(l, c, msg, SLUICE_REASON_PROTOCOL, "a frame shorter than its header");
         return;
     }
+    receive_frame(l, c, msg, wc->byte_len);
+}
+
+void receive_frame(struct sluice_loop *l, struct connection *c, struct sluice_msg *msg,
+                   uint32_t bytes) {
+    struct session *s = c->session;
+    loop_assert_inside(l);
     struct frame f = frame_get(msg->data - FRAME_BYTES);
-    const char *wrong = check_header(l, c, &f, wc->byte_len);
+    const char *wrong = check_header(l, c, &f, bytes);
     if (unlikely(wrong != NULL)) {
         refuse(l, c, msg, SLUICE_REASON_PROTOCOL, wrong);
         return;

@@ -230,6 +230,8 @@ static enum build_result build_fence(struct sluice_loop *l, struct session *s,
 enum build_result one_sided_build(struct sluice_loop *l, struct session *s, struct wr_batch *batch,
                                   struct sluice_msg *msg) {
     loop_assert_inside(l);
+    if (s->move.step == MOVE_QUIETS && msg->tx.sent == 0)
+        return BUILD_NONE; /* none is begun over the connection that is about to be left */
     switch ((enum operation_code)operation_of(msg)->code) {
     case OPERATION_PUT:
     case OPERATION_GET:

@@ -16,6 +16,7 @@
 #include "datapath/rx/acks.h"
 #include "datapath/session/close.h"
 #include "datapath/session/fence.h"
+#include "datapath/session/move.h"
 #include "datapath/session/replay.h"
 #include "datapath/session/send_completion.h"
 #include "datapath/tx/confirm.h"
@@ -114,6 +115,8 @@ void acknowledged_completed(struct sluice_loop *l, struct connection *c, const s
     else if (failed || wc->opcode == IBV_WC_RDMA_READ)
         prove(l, c, at + 1, status);
     release(l, c);
+    if (unlikely(c->sq.limit == 0) && !failed && session_connection(c->session) == c)
+        move_completed(l, c->session);
     if (c->confirm.on && session_connection(c->session) == c)
         confirm_again(l, c->session);
 }
@@ -133,6 +136,8 @@ void acknowledged_flush(struct sluice_loop *l, struct session *s) {
     }
     send_flush(l, s);
     acks_flush(l, c);
+    if (unlikely(s->move.step != MOVE_NONE || s->move.guest || s->move.asks || s->move.tells))
+        move_progress(l, s);
     c = session_connection(s);
     s->plain_rx =
         connection_keeps(c) && !c->confirm.on && c->sq.limit > 0 && session_receives_plain(s)

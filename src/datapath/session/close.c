@@ -36,7 +36,9 @@
 #include "datapath/rpc/server.h"
 #include "datapath/session/down.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/guest.h"
 #include "datapath/session/handshake.h"
+#include "datapath/session/move.h"
 #include "datapath/session/open.h"
 #include "datapath/session/queue_pair.h"
 #include "datapath/session/redial.h"
@@ -101,6 +103,10 @@ static const char *own_end(sluice_reason reason) {
 static void release(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
     struct private_data_rej *rej = &c->cm.release;
+    if (session_is_guest(s))
+        guest_ended(s);
+    else
+        move_abandon(l, s);
     if (!s->resume.draining) /* else a device may still read the first of it: drained() */
         send_drop_queue(l, s, SLUICE_ECLOSED);
     if (s->resume.listed)
@@ -224,6 +230,10 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
     if (s->state == SESSION_DOWN) {
         session_ref_clear(&s->ref, SESSION_REF_OPEN);
         set_reason(s, reason, 0, 0, own_end(reason));
+        if (s->move.step == MOVE_DRAINS) { /* another connection is there already */
+            down_hangup(l, s, due > now + LINGER_NS ? due : now + LINGER_NS);
+            return;
+        }
         if (closing && !s->link_config.dialing) { /* its dialer is not let in any more */
             session_end(l, s, reason, 0, NULL);
             return;
@@ -232,7 +242,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
         return;
     }
     if (s->state == SESSION_FLUSHING) { /* again: the shorter grace counts */
-        if (due < s->close.deadline_ns)
+        if (due < s->close.deadline_ns && !s->move.lingers)
             set_deadline(l, s, due);
         return;
     }
@@ -244,6 +254,7 @@ void session_hangup(struct sluice_loop *l, struct session *s, uint64_t grace_ns)
 
 void session_flush_until(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
     loop_assert_inside(l);
+    move_hungup(l, s);
     session_set_state(s, SESSION_FLUSHING);
     set_deadline(l, s, due_ns);
     send_flush(l, s);
@@ -334,7 +345,7 @@ void close_adopt_heard(struct sluice_loop *l, struct session *s) {
 
 void close_down_now(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
-    if (s->state >= SESSION_RELEASED)
+    if (s->state >= SESSION_RELEASED || move_broken(l, s))
         return;
     close_adopt_heard(l, s);
     s->close.reason_provisional =
@@ -376,7 +387,7 @@ void session_progress(struct sluice_loop *l, struct session *s) {
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
         if (s->tx.queue.head || s->tx.replies.head || rpc_client_pending(s) || rndv_pending(s) ||
-            unacked_some(c) || s->resume.kept)
+            unacked_some(c) || s->resume.kept || s->move.step >= MOVE_QUIETS)
             break;
         if (session_ref_count(&s->ref) == s->window.foreign_taken)
             leave(l, s);
@@ -417,6 +428,7 @@ void connection_progress(struct sluice_loop *l, struct connection *c) {
 void session_timer(struct sluice_loop *l, struct session *s) {
     loop_assert_inside(l);
     down_timer(l, s);
+    move_timer(l, s);
     if (s->close.deadline_ns == 0)
         return;
     if (l->now_ns < s->close.deadline_ns) {
@@ -425,6 +437,12 @@ void session_timer(struct sluice_loop *l, struct session *s) {
     }
     switch ((enum session_state)s->state) {
     case SESSION_FLUSHING:
+        if (s->move.step >= MOVE_SAID && !s->move.lingers) { /* the peer may be on the other one */
+            s->move.lingers = true;
+            s->close.deadline_ns = l->now_ns + LINGER_NS;
+            loop_deadline(l, s->close.deadline_ns);
+            break;
+        }
         send_drop_queue(l, s, SLUICE_ECLOSED);
         leave(l, s);
         break;

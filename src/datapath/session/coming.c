@@ -36,7 +36,7 @@ static void refuse(struct sluice_loop *l, struct connection *c, sluice_reason re
     connection_retire(l, c);
 }
 
-/* What both sides agreed on at first holds on, and who was known by a key is known by that. */
+/* And who was known by a key is known by that. */
 bool coming_fits(const struct session *s, const struct connection *c) {
     const struct private_data_rep *rep = &c->cm.rep;
     const uint32_t large = PRIVATE_DATA_FEATURE_AGAIN | PRIVATE_DATA_FEATURE_ANSWERS |
@@ -58,6 +58,10 @@ static sluice_reason judge(struct sluice_loop *l, struct session *s, const struc
         return SLUICE_REASON_SESSION_UNKNOWN;
     if (!is_possible(s, c->cm.req.last_sequence))
         return SLUICE_REASON_VALUE;
+    if (s->state == SESSION_DOWN && s->move.step == MOVE_DRAINS && s->link_config.keys)
+        return SLUICE_REASON_BUSY; /* as below; the move has its own limit */
+    if (s->state == SESSION_DOWN && s->move.step == MOVE_DRAINS)
+        down_move_failed(l, s, "the peer has made another connection");
     if (s->state == SESSION_DOWN)
         return session_connection(s)->unused ? SLUICE_REASON_NONE : SLUICE_REASON_BUSY;
     if (s->link_config.keys)

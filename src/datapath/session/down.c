@@ -33,6 +33,7 @@
 #include "datapath/session/connections.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/fence.h"
+#include "datapath/session/move.h"
 #include "datapath/session/open.h"
 #include "datapath/session/redial.h"
 #include "datapath/session/replay.h"
@@ -164,7 +165,8 @@ static void note_loss(struct sluice_loop *l, struct session *s, sluice_reason re
     pthread_mutex_lock(&l->node->lock);
     s->info.up = 0;
     pthread_mutex_unlock(&l->node->lock);
-    session_set_state(s, SESSION_DOWN);
+    if (s->state != SESSION_DOWN)
+        session_set_state(s, SESSION_DOWN);
     if (s->notices & NOTICE_RESUMED) /* the application was not told that it was up again */
         s->notices &= (uint8_t)~NOTICE_RESUMED;
     else
@@ -181,8 +183,18 @@ bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, 
     uint64_t hangup_ns = s->state == SESSION_FLUSHING ? s->close.deadline_ns : 0;
     if (tries && loop_clock(l) >= s->resume.deadline_ns)
         return false;
-    if (!tries)
+    if (tries &&
+        s->move.step >=
+            MOVE_DRAINS) { /* the other connection is no good, and may be in its place already */
+        if (s->move.step > MOVE_DRAINS && !down_replace(l, s))
+            return false;
+        down_move_failed(l, s, text);
+        return true;
+    }
+    if (!tries) {
         fence_begin(s);
+        move_abandon(l, s);
+    }
     if (!down_replace(l, s))
         return false;
     if (!tries) {
@@ -193,6 +205,24 @@ bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, 
     s->resume.pause_ns = pause < PAUSE_FIRST_NS  ? PAUSE_FIRST_NS
                          : pause < PAUSE_LAST_NS ? pause
                                                  : PAUSE_LAST_NS;
+    return true;
+}
+
+bool down_move(struct sluice_loop *l, struct session *s) {
+    loop_assert_inside(l);
+    uint64_t hangup_ns = s->state == SESSION_FLUSHING ? s->close.deadline_ns : 0;
+    if (!down_replace(l, s))
+        return false;
+    uint64_t now = loop_clock(l);
+    if (hangup_ns != 0 && hangup_ns < now + LINGER_NS) /* the good-bye goes over the other one */
+        hangup_ns = now + LINGER_NS;
+    s->resume.down_ns = now;
+    s->resume.deadline_ns = hangup_ns != 0 ? hangup_ns : UINT64_MAX; /* move_timer() */
+    s->resume.hangup_ns = hangup_ns;
+    s->resume.retry_ns = s->resume.pause_ns = 0;
+    s->resume.waits = false;
+    session_set_state(s, SESSION_DOWN);
+    loop_deadline(l, s->resume.deadline_ns);
     return true;
 }
 
@@ -210,7 +240,8 @@ void down_hangup(struct sluice_loop *l, struct session *s, uint64_t due_ns) {
 
 /* ---- dialing again ----------------------------------------------------------------------------- */
 
-static void dial(struct sluice_loop *l, struct session *s, struct connection *before) {
+/* What the next one has to say, and where it may be dialed. */
+static void prepare(struct session *s, struct connection *before) {
     struct connection *c = session_connection(s);
     redial_take(c, before);
     c->cm.resume.on = true;
@@ -219,10 +250,31 @@ static void dial(struct sluice_loop *l, struct session *s, struct connection *be
         memcpy(c->cm.resume.session_id, before->cm.resume.session_id,
                sizeof c->cm.resume.session_id);
     c->cm.resume.last_sequence = c->rx.sequence;
+}
+
+static void dial(struct sluice_loop *l, struct session *s) {
+    struct connection *c = session_connection(s);
     c->cm.again.deadline_ns = s->resume.deadline_ns;
     s->resume.retry_ns = loop_clock(l) + s->resume.pause_ns;
     loop_deadline(l, s->resume.retry_ns);
     down_timer(l, s);
+}
+
+void down_move_failed(struct sluice_loop *l, struct session *s, const char *text) {
+    loop_assert_inside(l);
+    const struct sluice_node *n = l->node;
+    move_abandon(l, s);
+    if (atomic_load_explicit(&n->device_lost, memory_order_relaxed)) {
+        session_end(l, s, SLUICE_REASON_DEVICE_REMOVED, 0, DEVICE_LOST_TEXT);
+        return;
+    }
+    if (atomic_load_explicit(&n->state, memory_order_relaxed) != NODE_OPEN) {
+        session_end(l, s, SLUICE_REASON_PEER_LOST, 0, text);
+        return;
+    }
+    note_loss(l, s, SLUICE_REASON_PEER_LOST, 0, text, s->resume.hangup_ns);
+    if (s->link_config.dialing && !s->resume.draining)
+        dial(l, s);
 }
 
 void down_drained(struct sluice_loop *l, struct connection *before) {
@@ -240,7 +292,11 @@ void down_drained(struct sluice_loop *l, struct connection *before) {
     if (before->served)
         rndv_lost(l, s);
     if (s->link_config.dialing)
-        dial(l, s, before);
+        prepare(s, before);
+    if (move_drained(l, s))
+        return;
+    if (s->link_config.dialing)
+        dial(l, s);
     else if (!c->unused)
         session_prepare(l, s);
 }
@@ -289,18 +345,25 @@ void down_over(struct sluice_loop *l, struct session *s) {
         session_close(l, s, SLUICE_REASON_NO_MEMORY, 0, "no receives for the replies to come");
         return;
     }
-    r->up_again_ns = now - r->down_ns;
-    r->count++;
-    pthread_mutex_lock(&l->node->lock);
-    s->info.up = 1;
-    s->info.resumed = r->count;
-    s->info.down_ns_total += r->up_again_ns;
-    pthread_mutex_unlock(&l->node->lock);
+    bool silent = s->move.silent;
+    r->another = true;
+    if (!silent) {
+        r->up_again_ns = now - r->down_ns;
+        r->count++;
+        pthread_mutex_lock(&l->node->lock);
+        s->info.up = 1;
+        s->info.resumed = r->count;
+        s->info.down_ns_total += r->up_again_ns;
+        pthread_mutex_unlock(&l->node->lock);
+    }
     r->deadline_ns = r->retry_ns = r->pause_ns = 0;
     s->landing.ns = now; /* its peer's time for what is not whole */
     session_set_state(s, SESSION_UP);
-    event_notice(l, s, NOTICE_RESUMED); /* before what may bring it down again */
-    if ((r->waits = r->fences))
+    if (!silent) {
+        event_notice(l, s, NOTICE_RESUMED); /* before what may bring it down again */
+        r->waits = r->fences;
+    }
+    if (r->waits)
         c->sq.limit = 0; /* replay_flush() */
     else
         replay_begin(l, s, c->tx.acked);

@@ -15,6 +15,9 @@
  */
 bool down_begin(struct sluice_loop *l, struct session *s, sluice_reason reason, uint32_t vendor,
                 const char *text);
+/* The session leaves its connection for another one, which is up (move.c); that is lost, too: it is down then. */
+bool down_move(struct sluice_loop *l, struct session *s);
+void down_move_failed(struct sluice_loop *l, struct session *s, const char *text);
 /* The session's connection is retired, and one that is not used yet stands in its place. False: there is no memory for it. */
 bool down_replace(struct sluice_loop *l, struct session *s);
 /* Hung up while it is down: it may come up until then. */

@@ -21,6 +21,7 @@
 #include "core/wire/frame.h"
 #include "datapath/session/close.h"
 #include "datapath/session/down.h"
+#include "datapath/session/guest.h"
 #include "datapath/session/replay.h"
 #include "datapath/tx/post.h"
 #include "core/connection_table.h"
@@ -103,6 +104,7 @@ static void free_hello(struct sluice_loop *l, struct connection *c) {
     if (c->hello)
         recv_buffer_put(l, c->hello);
     c->hello = NULL;
+    guest_drop(l, c);
 }
 
 static void drained(struct sluice_loop *l, struct session *s) {

@@ -14,6 +14,7 @@
 #include "core/context.h"
 #include "core/failure_text.h"
 #include "datapath/session/close.h"
+#include "datapath/session/move.h"
 #include "datapath/session/drain.h"
 #include "datapath/session/redial.h"
 
@@ -96,9 +97,10 @@ void session_wc_error(struct sluice_loop *l, struct session *s, const struct ibv
 
 void connection_wc_error(struct sluice_loop *l, struct connection *c, const struct ibv_wc *wc) {
     loop_assert_inside(l);
-    if (likely(session_connection(c->session) == c))
-        session_wc_error(l, c->session, wc);
-    else
+    if (likely(session_connection(c->session) == c)) {
+        if (!move_broken(l, c->session))
+            session_wc_error(l, c->session, wc);
+    } else
         connection_retire(l, c);
 }
 

@@ -37,6 +37,7 @@
 #include "datapath/rx/recv_queue.h"
 #include "datapath/rx/srq.h"
 #include "datapath/session/drain.h"
+#include "datapath/session/guest.h"
 #include "datapath/session/handshake.h"
 #include "datapath/session/keepalive.h"
 #include "datapath/tx/coalesce.h"
@@ -186,6 +187,13 @@ void session_apply(struct sluice_loop *l, struct session *s) {
     cm_post(l->node, c, CM_MSG_READY);
 }
 
+/* By which its listener knows it; guests_dial() reads it. */
+static void note_id(struct session *s) {
+    pthread_mutex_lock(&s->node->lock);
+    memcpy(s->resume.id, session_connection(s)->cm.req.session_id, sizeof s->resume.id);
+    pthread_mutex_unlock(&s->node->lock);
+}
+
 /* Messages may go: UP is the first event, and from now on each side hears of the other. */
 void session_begin(struct sluice_loop *l, struct session *s) {
     struct connection *c = session_connection(s);
@@ -199,6 +207,10 @@ void session_begin(struct sluice_loop *l, struct session *s) {
     s->tx.rpc_above = rndv_rpc_threshold(s);
     s->tx.alone_max = rndv_alone_max(s);
     one_sided_agreed(c);
+    if (session_is_guest(s)) { /* which says nothing more */
+        guest_ready(l, s);
+        return;
+    }
     keepalive_start(l, s);
     credits_start(l, c);
     c->served = true;
@@ -208,6 +220,8 @@ void session_begin(struct sluice_loop *l, struct session *s) {
     }
     if (connection_keeps(c) && c->cm.passive)
         resumable_add(l->node, s, c->cm.rep.session_id);
+    else if (connection_keeps(c))
+        note_id(s);
     event_notice(l, s, NOTICE_UP);
 }
 
