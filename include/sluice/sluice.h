@@ -105,7 +105,7 @@ typedef enum sluice_event_type {
     SLUICE_DOWN =
         13, /* links with resume_ns: the connection was lost: reason, status, vendor as in CLOSED;
                              UP or CLOSED follows */
-    SLUICE_MOVED = 14 /* the session's first event on another loop */
+    SLUICE_MOVED = 14 /* after sluice_session_move(): the session's first event on its new loop */
 } sluice_event_type;
 
 /* The peer of a connection request. Borrowed like a message. */
@@ -408,10 +408,12 @@ typedef struct sluice_node_info {
 SLUICE_API int sluice_node_get_info(sluice_node *n, sluice_node_info *info);
 
 /*
- * Whether library worker `worker` (0 ...) gets new sessions. A drained worker keeps its sessions until
- * they end. When all workers are drained, dials fail with ELIMIT and peers are told BUSY. EINVAL:
+ * Whether library worker `worker` (0 ...) gets new sessions: 0, it does; 1: it does not, and keeps those that it has until
+ * they end; SLUICE_DRAIN_MOVE: nor does it keep those that are up and can move (sluice_session_move()): each begins to move to a worker that is
+ * not drained. A call with it again moves those that could not yet. When all workers are drained, dials fail with ELIMIT and peers are told BUSY. EINVAL:
  * there is no such worker.
  */
+#define SLUICE_DRAIN_MOVE 2
 SLUICE_API int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain);
 /*
  * How library worker `worker` waits, from now on: a sleeping worker is woken, and a spinning one notices
@@ -492,6 +494,19 @@ SLUICE_API int sluice_refuse(sluice_session s, uint16_t code, const char *text);
  * RoCE, where a packet that was lost is sent again after the QP's timeout, twice that timeout more, within those 5 s.
  */
 SLUICE_API void sluice_hangup(sluice_session s, uint64_t grace_ns);
+
+/*
+ * Moves a session with resume_ns on both sides to another loop of its node, which is polled; or to library
+ * worker `worker`. Another connection is made before the first one is left: nothing is lost, doubled or out of order, and sends go
+ * on meanwhile. SLUICE_MOVED is the first event on the new loop; handlers of the session never run on two threads at
+ * once. Returns at once: 0, it begins, and MOVED follows, or nothing, where the connection cannot be made: then the session is where
+ * it was. A connection that is lost on the way is a loss like any other, with SLUICE_DOWN. EAGAIN: it is moving already. EINVAL:
+ * the loop is of another node, or is the session's; a worker for a session without a handler; the peer, or this side, does not resume.
+ * ECLOSED: not up, closing or gone. ELIMIT, ENOMEM: as sluice_dial(). The other connection is made by the side that dialed; a
+ * listener's session asks its peer for it. The loop it is on is polled until then, too, and gets back what it lends. Any thread.
+ */
+SLUICE_API int sluice_session_move(sluice_session s, sluice_loop *to);
+SLUICE_API int sluice_session_move_worker(sluice_session s, uint32_t worker);
 
 /* What carries a session. The software device has two transports, one for this host and one for other hosts. */
 typedef enum sluice_transport {

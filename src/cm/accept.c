@@ -97,6 +97,21 @@ static struct cm_conn *created(struct cm *cm, struct rdma_cm_id *id,
     return &session_connection(s)->cm;
 }
 
+/* A session that makes a connection for the one with this id. NULL: refused. */
+static struct cm_conn *joined(struct cm *cm, struct rdma_cm_id *id,
+                              const struct private_data_req *req) {
+    bool busy = !admission_room(cm, false);
+    struct session *s =
+        busy ? NULL : cm->node->upcalls->session_join(cm->node, req->session_id, &busy);
+    if (!s) {
+        stats_add(&cm->stats->busy, busy);
+        refuse_request(cm, id, busy ? SLUICE_REASON_BUSY : SLUICE_REASON_SESSION_UNKNOWN,
+                       busy ? ADMISSION_BUSY_TEXT : NULL);
+        return NULL;
+    }
+    return &session_connection(s)->cm;
+}
+
 /* Decides about the request; *rep: the answer. Refused: *rej has the code, and a text if there is one. */
 static sluice_reason judge(struct cm *cm, const struct cm_listener *listener,
                            const struct cm_event *event, struct private_data_req *req,
@@ -160,9 +175,12 @@ void cm_on_request(struct cm *cm, struct cm_owner *owner, const struct cm_event 
     }
     /* Where there is a handshake, the application is asked after HELLO; room for that there must be now. */
     bool resumes = req.features & PRIVATE_DATA_FEATURE_RESUMES;
-    bool asks = (listener->link.flags & SLUICE_ASK) && !resumes &&
+    bool joins = req.features & PRIVATE_DATA_FEATURE_JOINS;
+    bool asks = (listener->link.flags & SLUICE_ASK) && !resumes && !joins &&
                 !(rep.features & PRIVATE_DATA_FEATURE_HANDSHAKE);
-    struct cm_conn *conn = resumes ? resumed(cm, id, &req) : created(cm, id, listener);
+    struct cm_conn *conn = resumes ? resumed(cm, id, &req)
+                           : joins ? joined(cm, id, &req)
+                                   : created(cm, id, listener);
     if (!conn)
         return;
     struct session *s = session_of_conn(conn);
@@ -270,7 +288,8 @@ void cm_handshake_done(struct cm *cm, struct cm_conn *conn) {
     struct session *s = session_of_conn(conn);
     if (conn->owner.state != CM_HANDSHAKE)
         return; /* it failed meanwhile */
-    if (!conn->passive || conn->resume.on || !(s->link_config.flags & SLUICE_ASK)) {
+    bool another = conn->resume.on || (conn->req.features & PRIVATE_DATA_FEATURE_JOINS);
+    if (!conn->passive || another || !(s->link_config.flags & SLUICE_ASK)) {
         cm_up(cm, conn);
         return;
     }

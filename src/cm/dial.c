@@ -148,6 +148,10 @@ static void connect_now(struct cm *cm, struct cm_conn *conn) {
         conn->req.last_sequence = conn->resume.last_sequence;
         memcpy(conn->req.session_id, conn->resume.session_id, sizeof conn->req.session_id);
     }
+    if (conn->joins) {
+        conn->req.features |= PRIVATE_DATA_FEATURE_JOINS;
+        memcpy(conn->req.session_id, conn->resume.session_id, sizeof conn->req.session_id);
+    }
     private_data_req_encode(&conn->req, data);
     struct rdma_conn_param param = {
         .private_data = data,

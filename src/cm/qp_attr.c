@@ -77,9 +77,10 @@ static uint32_t features(const struct cm *cm, const struct link_config *link) {
     if (cm->node->traits.shares)
         bits |= PRIVATE_DATA_FEATURE_SHARED;
     if (link->resume_ns > 0)
-        bits |= PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_AGAIN;
-    if (link->resume_ns > 0 && !link->dialing)
-        bits |= PRIVATE_DATA_FEATURE_RESUMES; /* where a dialer asks for it */
+        bits |=
+            PRIVATE_DATA_FEATURE_RESUME | PRIVATE_DATA_FEATURE_AGAIN | PRIVATE_DATA_FEATURE_MOVE;
+    if (link->resume_ns > 0 && !link->dialing) /* where a dialer asks for it */
+        bits |= PRIVATE_DATA_FEATURE_RESUMES | PRIVATE_DATA_FEATURE_JOINS;
     if (!link->dialing || link->private_bytes > 0 || cm->node->traits.dialer_first)
         bits |= PRIVATE_DATA_FEATURE_HANDSHAKE;
     if (link->keys)

@@ -10,6 +10,7 @@
 #include "common/limits.h"
 #include "common/uncancelled.h"
 #include "datapath/loop/loop.h"
+#include "datapath/progress/messages.h"
 #include "datapath/loop/upward.h"
 #include "datapath/session/queue_pair.h"
 #include "node/node.h"
@@ -127,6 +128,8 @@ int sluice_loop_close(sluice_loop *l) {
     } else {
         loop_unmark_polling(l);
         loop_revoke(l);
+        while (!mpsc_queue_empty(&l->mailbox.queue)) /* of guests whose host has left it */
+            loop_take_msgs(l);
         loop_close(l);
     }
     context_call_end(n);

@@ -22,6 +22,7 @@
 #include "datapath/loop/ownership.h"
 #include "datapath/rx/srq.h"
 #include "core/session_table.h"
+#include "node/guests.h"
 #include "node/memory.h"
 #include "node/worker_select.h"
 #include "node/workers.h"
@@ -102,6 +103,8 @@ static void node_detach_device(sluice_node *n);
 static const struct upcalls upcalls = {
     .session_new = node_session,
     .session_resume = node_session_resume,
+    .session_join = guests_join,
+    .session_guest = guests_asked,
     .listener_put_loops = worker_select_release,
     .device_put = node_detach_device,
     .loop_post = post_to_loop,

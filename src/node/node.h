@@ -45,6 +45,8 @@ int options_link(struct link_config *out, sluice_node *n, const sluice_link_opti
  * limit is reached, there is no memory, or every worker is drained.
  */
 struct session *node_session(sluice_node *n, const struct link_config *link);
+/* As node_session(); NULL: *drained says whether that is for want of a worker. */
+struct session *node_session_make(sluice_node *n, const struct link_config *link, bool *drained);
 /* A connection for the one with this id; else NULL, see core/upcalls.h. */
 struct connection *node_session_resume(sluice_node *n, const uint8_t id[16], bool *busy);
 /* Asks every session of the node to end within grace_ns. */

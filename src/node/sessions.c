@@ -41,8 +41,7 @@ static struct connection *make_connection(sluice_node *n, struct session *s, slu
     return c;
 }
 
-/* NULL: *drained says whether that is for want of a worker. */
-static struct session *make_session(sluice_node *n, const struct link_config *link, bool *drained) {
+struct session *node_session_make(sluice_node *n, const struct link_config *link, bool *drained) {
     /* The slot first: while it is taken sluice_close() waits, so the loops are there. But a listener's
      * request is no call it has waited for before: it may have found no slot taken, and gone on. */
     struct session *s = session_table_alloc(n->index, n->options.sessions_max);
@@ -93,7 +92,7 @@ static struct session *make_session(sluice_node *n, const struct link_config *li
 
 struct session *node_session(sluice_node *n, const struct link_config *link) {
     bool drained;
-    return make_session(n, link, &drained);
+    return node_session_make(n, link, &drained);
 }
 
 struct connection *node_session_resume(sluice_node *n, const uint8_t id[16], bool *busy) {
@@ -134,7 +133,7 @@ static int dial(sluice_node *n, const char *address, const sluice_link_options *
         return error_set(e, SLUICE_ENOMEM, 0, ENOMEM, "no memory for the addresses");
     }
     bool drained;
-    struct session *s = make_session(n, &link, &drained);
+    struct session *s = node_session_make(n, &link, &drained);
     keyring_drop(link.keys); /* the session has its own reference */
     if (!s)
         free(copy);
@@ -274,6 +273,7 @@ int sluice_session_get_info(sluice_session handle, sluice_session_info *info) {
     known.up = s->info.up;
     known.resumed = s->info.resumed;
     known.down_ns_total = s->info.down_ns_total;
+    known.moved = s->info.moved;
     pthread_mutex_unlock(&s->node->lock);
     known.kept = atomic_load_explicit(&session_connection_seen(s)->credits.published_retained,
                                       memory_order_relaxed);

@@ -18,6 +18,7 @@
 #include "base/cpus.h"
 #include "base/topology.h"
 #include "common/uncancelled.h"
+#include "node/guests.h"
 #include "node/node.h"
 #include "datapath/loop/loop.h"
 
@@ -125,6 +126,13 @@ struct sluice_loop *worker_select_loop(sluice_node *n, const struct link_config 
     return l;
 }
 
+struct sluice_loop *worker_select_worker(sluice_node *n) {
+    pthread_mutex_lock(&lock);
+    struct sluice_loop *l = pick_worker(n);
+    pthread_mutex_unlock(&lock);
+    return l;
+}
+
 /* ---- listeners ------------------------------------------------------------------------------------ */
 
 void worker_select_hold(const struct link_config *link) {
@@ -173,6 +181,8 @@ int sluice_worker_drain(sluice_node *n, uint32_t worker, int drain) {
         atomic_store_explicit(&it->drained, drain != 0, memory_order_relaxed);
         atomic_store_explicit(&it->loop->stats->drained, drain != 0, memory_order_relaxed);
         pthread_mutex_unlock(&lock);
+        if (drain == SLUICE_DRAIN_MOVE)
+            guests_move_away(n, it->loop);
         status = SLUICE_OK;
     }
     context_call_end(n);

@@ -2,8 +2,8 @@
 /*
  * worker_select.h - which loop gets a new session.
  *
- * The decision itself is a pure function. A session gets its loop once, when it is made, and keeps it: a live
- * session does not move to another loop.
+ * The decision itself is a pure function. A session gets its loop when it is made, and keeps it unless the application, or a worker that
+ * is drained, moves it (guests.h).
  *
  * Any thread: the dialing ones and the CM thread. A decision is counted (`assigned`) before the
  * next decision is made.
@@ -52,6 +52,9 @@ int worker_select_pick(const struct worker_candidate *list, uint32_t count, int 
  * sessions; or else a worker.
  */
 struct sluice_loop *worker_select_loop(struct sluice_node *n, const struct link_config *link);
+
+/* The worker that a session would get now; NULL: every one is drained. */
+struct sluice_loop *worker_select_worker(struct sluice_node *n);
 
 /* The loops a listener names stay open until it lets them go. */
 void worker_select_hold(const struct link_config *link);

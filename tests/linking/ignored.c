@@ -44,6 +44,8 @@ void ignore(sluice_node *n, sluice_loop *l, sluice_session s, sluice_listener p,
     sluice_node_get_info(n, at);         /* may */
     sluice_session_get_info(s, at);      /* may */
     sluice_registration_get_info(n, at); /* may */
+    sluice_session_move(s, l);           /* may: the session is where it was */
+    sluice_session_move_worker(s, 0);    /* may */
     sluice_worker_drain(n, 0, 1);        /* may: settings that can only be wrong in the program */
     sluice_worker_set_idle(n, 0, SLUICE_IDLE_SPIN); /* may */
     sluice_loop_set_idle(l, SLUICE_IDLE_SPIN);      /* may */

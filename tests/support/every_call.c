@@ -112,6 +112,11 @@ static void do_session_get_info(struct scene *s) {
 static void do_loop_open(struct scene *s) {
     must(sluice_loop_open(dialer(s)->node, &s->loop, NULL) == 0);
 }
+/* Which does not outlive its connection. */
+static void do_session_move(struct scene *s) {
+    must(sluice_session_move(s->c.at_b, s->loop) == SLUICE_EINVAL);
+    must(sluice_session_move_worker(s->c.at_b, 0) == SLUICE_EINVAL);
+}
 static void do_poll(struct scene *s) {
     must(sluice_poll(s->loop, NULL, 0, 0) == 0);
 }
@@ -314,6 +319,7 @@ const struct every_call every_call[] = {
     {"hangup", do_hangup, NULL, hung_up},
     {"session_get_info", do_session_get_info, NULL, NULL},
     {"loop_open", do_loop_open, NULL, NULL},
+    {"session_move session_move_worker", do_session_move, NULL, NULL},
     {"poll", do_poll, NULL, NULL},
     {"loop_set_idle", do_loop_set_idle, NULL, NULL},
     {"fd", do_fd, NULL, NULL},

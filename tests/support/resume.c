@@ -4,8 +4,10 @@
 
 #include "support/log.h"
 
+#include "core/session_table.h"
 #include "datapath/session/connections.h"
 #include "datapath/session/queue_pair.h"
+#include "node/guests.h"
 
 struct connection *resume_connection(struct side *side) {
     return session_connection(pair_session(side));
@@ -46,6 +48,17 @@ void resume_lose(struct side *side) {
         resume_cut(side);
     else
         resume_break_alone(side);
+}
+
+bool resume_move(struct side *side) {
+    struct session *s = pair_session(side);
+    return s->state == SESSION_UP && guests_dial(side->node, s, side->loop) == 0;
+}
+
+bool resume_moves(struct side *side) {
+    const struct session *s = pair_session(side);
+    return s->move.step != MOVE_NONE || s->move.guest || atomic_load(&s->has_guest) ||
+           session_connection(s)->next;
 }
 
 void resume_expect_down(struct pair *p, struct side *side) {

@@ -25,6 +25,10 @@ extern uint64_t resume_seed;
 uint32_t resume_chance(uint32_t below);
 /* One of the two ways, by chance; nothing where the session is not up. */
 void resume_lose(struct side *side);
+/* The dialer's session begins to move to another connection, on the loop it is on. False: it does already, or cannot. */
+bool resume_move(struct side *side);
+/* Not yet done with it. */
+bool resume_moves(struct side *side);
 /* DOWN, and UP again so many times so far: the next event of this side, and all of both. */
 void resume_expect_down(struct pair *p, struct side *side);
 void resume_expect_up(struct pair *p, struct side *side, uint64_t times);
