@@ -55,6 +55,40 @@ static void lose(struct memory *m) {
     pair_rnr_provoked = true; /* what is sent to a queue pair that broke finds none */
 }
 
+/* One READ after the other: a device may take what is sent behind one before it has answered that. */
+TEST(a_side_that_leaves_its_connection_has_no_operation_under_way) {
+    struct memory m;
+    sluice_event event;
+    bool waited = false;
+    unsigned open = 0;
+    uint64_t limit = env_now(&env_default) + PAIR_LIMIT_NS;
+    open_with(&m, PAIR_LINK(.resume_ns = RESUME_NS), SLUICE_RENDEZVOUS_AUTO);
+    struct pair *p = &m.pair;
+    struct session *s = pair_session(&p->b);
+    fault_plan("qp=* send=* delay=20ms");
+    assert_true(resume_move(&p->b));
+    while (resume_moves(&p->a) || resume_moves(&p->b) || open) {
+        assert_true(env_now(&env_default) < limit);
+        if (!open && resume_moves(&p->b)) {
+            assert_int_equal(
+                sluice_get(p->b.session, m.here, 0, 8, &m.token, 0, SLUICE_SEND(.tag = 1)), 0);
+            open++;
+        }
+        assert_false(resume_goes_on(p, &p->a, &event));
+        if (resume_goes_on(p, &p->b, &event)) {
+            assert_int_equal(event.type, SLUICE_DONE);
+            assert_int_equal(event.status, 0);
+            open--;
+        }
+        uint32_t posted = session_connection(s)->rma.posted;
+        waited |= s->move.step == MOVE_QUIETS && posted > 0;
+        assert_true(s->move.step != MOVE_SAID || posted == 0);
+    }
+    assert_true(waited);
+    fault_clear();
+    pair_close(p);
+}
+
 /* ---- one by one -------------------------------------------------------------------------------- */
 
 /* Small, and of several requests, of which some are not posted. */
@@ -400,7 +434,6 @@ static void see(struct end *e, struct end *other, const sluice_event *event) {
         see_message(other, number_of(event, size_of));
         return;
     case SLUICE_NOTIFIED:
-    case SLUICE_MOVED:
         must_data((int)event->value > other->last_notified);
         other->last_notified = (int)event->value;
         other->notified[event->value] = true;
@@ -438,6 +471,7 @@ static void see(struct end *e, struct end *other, const sluice_event *event) {
         return;
     case SLUICE_CLOSED:
     case SLUICE_WAKE:
+    case SLUICE_MOVED:
     case SLUICE_CONNECT:
     case SLUICE_LARGE:
         fail_msg("%s (%s)", sluice_event_name(event->type), sluice_reason_text(event->reason));

@@ -7,12 +7,11 @@
  */
 #include "support/fault.h"
 #include "support/pair.h"
+#include "support/resume.h"
 
 #include <poll.h>
 
 #include "cm/internal.h"
-
-#define SECOND 1000000000ull
 
 static const sluice_key key = {.id = 7, .bytes = 32, .secret = "0123456789abcdef0123456789abcdef"};
 
@@ -134,6 +133,30 @@ TEST(a_dial_whose_handshake_is_given_up_goes_on) {
             comes_up(2);
             close_both();
         }
+    }
+}
+
+/* The next connection is for the session as well, and none of its own. */
+TEST(so_does_one_that_is_to_move_a_session) {
+    for (unsigned when = BEFORE; when <= AFTER; when++) {
+        struct pair *p = &t.pair;
+        const sluice_link_options *link = PAIR_LINK(.resume_ns = RESUME_NS);
+        const sluice_link_options *keyed =
+            PAIR_LINK(.key_count = 1, .keys = &key, .resume_ns = RESUME_NS);
+        open_with(when == AFTER ? keyed : link);
+        t.times = 0;
+        pair_dial(p, when == AFTER ? keyed : link);
+        comes_up(1);
+        t.times = 1;
+        t.when = when;
+        assert_true(resume_move(&p->b));
+        pair_await(p, !resume_moves(&p->a) && !resume_moves(&p->b));
+        assert_int_equal(t.times, 0);
+        pair_expect_nothing(p, &p->a);
+        assert_int_equal(session_table_used_count(p->a.node->index), 1);
+        assert_int_equal(pair_send(&p->b, 50, 1, NULL), 0);
+        assert_true(pair_check(pair_expect(p, &p->a, SLUICE_MESSAGE).msg, 50, 1));
+        close_both();
     }
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0-only */
 /*
- * resume_threads_test.c - sessions on workers of the library, used by threads that do not own them, whose queue pairs break again and again.
+ * resume_threads_test.c - sessions on workers of the library, used by threads that do not own them, whose queue pairs break again and again,
+ * and that move from worker to worker.
  */
 #include "support/fault.h"
 
@@ -16,7 +17,7 @@
 #include "support/verdict.h"
 #include "support/wait.h"
 
-enum { SENDERS = 3, EACH = 6000, ASKED = 10 };
+enum { SENDERS = 3, EACH = 6000, ASKED = 10, WORKERS = 3 };
 #define RESUME_NS 60000000000ull
 
 /* What one side's handler has seen. Its worker writes it. */
@@ -24,7 +25,7 @@ struct end {
     sluice_node *node;
     sem_t up, done;
     sluice_session session;
-    _Atomic unsigned failures, received, downs, ups;
+    _Atomic unsigned failures, received, downs, ups, moved, inside;
     unsigned next[SENDERS], told[SENDERS];
     unsigned outcomes, replies;
 };
@@ -45,8 +46,7 @@ static void take(struct end *e, const sluice_event *event) {
         e->failures++;
 }
 
-static void on_event(const sluice_event *event, void *arg) {
-    struct end *e = arg;
+static void note(struct end *e, const sluice_event *event) {
     switch ((sluice_event_type)event->type) {
     case SLUICE_UP:
         e->session = event->session;
@@ -77,10 +77,20 @@ static void on_event(const sluice_event *event, void *arg) {
     case SLUICE_LARGE:
     case SLUICE_DONE:
     case SLUICE_NOTIFIED:
-    case SLUICE_MOVED:
         e->failures++;
         return;
+    case SLUICE_MOVED:
+        e->moved++;
+        return;
     }
+}
+
+/* On one thread at a time. */
+static void on_event(const sluice_event *event, void *arg) {
+    struct end *e = arg;
+    e->failures += atomic_fetch_add(&e->inside, 1) != 0;
+    note(e, event);
+    atomic_fetch_sub(&e->inside, 1);
 }
 
 struct sender {
@@ -131,7 +141,8 @@ static void open_ends(struct end ends[2], sluice_node *nodes[2]) {
     for (unsigned i = 0; i < 2; i++) {
         assert_int_equal(sem_init(&ends[i].up, 0, 0), 0);
         assert_int_equal(sem_init(&ends[i].done, 0, 0), 0);
-        assert_int_equal(sluice_open(&nodes[i], SLUICE_NODE(.device = "soft"), &e), 0);
+        assert_int_equal(
+            sluice_open(&nodes[i], SLUICE_NODE(.device = "soft", .workers = WORKERS), &e), 0);
         ends[i].node = nodes[i];
     }
     assert_int_equal(sluice_listen(nodes[0], "127.0.0.1:0",
@@ -149,14 +160,37 @@ static void open_ends(struct end ends[2], sluice_node *nodes[2]) {
         wait_semaphore(&ends[i].up);
 }
 
-TEST(messages_of_threads_arrive_once_whatever_breaks) {
+struct mover {
+    struct end *ends;
+    _Atomic bool over;
+};
+
+/* From worker to worker, of each side, again and again. */
+static void *move_all(void *arg) {
+    struct mover *m = arg;
+    for (unsigned i = 0; !m->over; i++) {
+        int status = sluice_session_move_worker(m->ends[i % 2].session, i / 2 % WORKERS);
+        if (status != 0 && status != SLUICE_EAGAIN && status != SLUICE_EINVAL &&
+            status != SLUICE_ECLOSED)
+            m->ends[i % 2].failures++;
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void run(bool breaks, bool moves) {
     struct end ends[2];
     sluice_node *nodes[2];
     struct sender senders[2][SENDERS];
     pthread_t threads[2][SENDERS];
+    struct mover mover = {ends, false};
+    pthread_t moving;
     memset(ends, 0, sizeof ends);
-    fault_plan("qp=* send=400 status=RETRY_EXC_ERR");
+    if (breaks)
+        fault_plan("qp=* send=400 status=RETRY_EXC_ERR");
     open_ends(ends, nodes);
+    if (moves)
+        assert_int_equal(pthread_create(&moving, NULL, move_all, &mover), 0);
     for (unsigned i = 0; i < 2 * SENDERS; i++) {
         struct sender *s = &senders[i % 2][i / 2];
         *s = (struct sender){&ends[i % 2], nodes[i % 2], i / 2};
@@ -166,6 +200,9 @@ TEST(messages_of_threads_arrive_once_whatever_breaks) {
         assert_int_equal(pthread_join(threads[i % 2][i / 2], NULL), 0);
     for (unsigned i = 0; i < 2; i++)
         wait_semaphore(&ends[i].done);
+    mover.over = true;
+    if (moves)
+        assert_int_equal(pthread_join(moving, NULL), 0);
     fault_clear();
     for (unsigned i = 0; i < 2; i++)
         sluice_close(nodes[i], 10000000000ull);
@@ -174,7 +211,19 @@ TEST(messages_of_threads_arrive_once_whatever_breaks) {
         must_data_equal(ends[i].received, SENDERS * EACH);
         for (unsigned k = 0; k < SENDERS; k++)
             must_data_equal(ends[i].told[k], EACH);
-        assert_true(ends[i].downs > 2); /* or nothing was tried */
+        assert_true(!breaks || moves || ends[i].downs > 2); /* or nothing was tried */
+        assert_true(!breaks || ends[0].downs + ends[1].downs > 0);
+        assert_true(!moves || ends[0].moved + ends[1].moved > 2);
         assert_int_equal(ends[i].downs, ends[i].ups);
+        assert_true(breaks || ends[i].downs == 0);
     }
+}
+
+TEST(messages_of_threads_arrive_once_whatever_breaks) {
+    run(true, false);
+}
+
+TEST(messages_of_threads_arrive_once_wherever_they_move) {
+    run(false, true);
+    run(true, true);
 }
